@@ -35,7 +35,7 @@ pub use axis::AxisScale;
 pub use chart_error::ChartError;
 pub use curve::{AttemptBoundary, LineChart, SeriesLine};
 pub use line_style::{line_letter, terminal_line_colour};
-pub use numbers::format_number;
+pub use numbers::{format_bytes, format_number};
 pub use parallel_axis::{ParallelChart, TrialLine, TrialValue};
 pub use picture::{ChartPanel, ChartPicture};
 pub use plot_grid::{PlotCell, PlotGrid};

@@ -22,6 +22,18 @@ pub fn format_number(value: f64) -> String {
     format!("{text}{suffix}")
 }
 
+/// Formats bytes: `4.7 MiB`.
+pub fn format_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
 /// Formats the values of an axis alike: with the digits that tell values apart that are `step` apart.
 pub(crate) fn format_tick(value: f64, step: f64, size_max: f64) -> String {
     if value.abs() < step * 1e-9 {

@@ -1,5 +1,6 @@
 //! Formats of quantities in the output. Input formats are in `saggar_project::units`.
 
+pub(crate) use saggar_charts::format_bytes;
 use saggar_jobs::logs::LogSince;
 use saggar_project::UnitError;
 
@@ -10,18 +11,6 @@ pub(crate) fn parse_since(text: &str) -> Result<String, UnitError> {
         return Err(UnitError::Since { text: text.to_owned() });
     }
     text.parse::<LogSince>().map(|_| text.to_owned())
-}
-
-/// Formats bytes: `4.7 MiB`.
-pub(crate) fn format_bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
 }
 
 /// Formats seconds: `2m 06s`.

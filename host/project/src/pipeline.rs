@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 pub(crate) use check::{NestedInterface, StepOutline, check_outlines};
 pub use check::{PlanMistake, StepDependencies, StepDependency};
 pub use condition::ConditionError;
-pub(crate) use condition::{Condition, ConditionOperand};
+pub(crate) use condition::{ConditionOperand, StepCondition};
 pub(crate) use cycle::dependency_order;
 pub use kind::{OutputType, StepKind};
 pub use parameters::{ParameterError, bind_parameters, parse_parameter_text};
@@ -234,7 +234,7 @@ impl PipelinePlan {
     pub fn condition_state(step: &PipelineStep, values: &dyn TemplateValues) -> ConditionState {
         let mut state = ConditionState::True;
         for condition in &step.when {
-            let value = Condition::parse(condition).map(|condition| condition.is_true(values));
+            let value = StepCondition::parse(condition).map(|condition| condition.is_true(values));
             match value {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => return ConditionState::False,

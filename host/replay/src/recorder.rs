@@ -87,6 +87,11 @@ impl CallRecorder {
         }
     }
 
+    /// Returns whether calls are still written.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.0.lock().log.is_some()
+    }
+
     /// Returns why the recording ended, once.
     pub(crate) fn take_problem(&self) -> Option<String> {
         self.0.lock().problem.take()

@@ -27,18 +27,6 @@ pub(crate) fn short_number(value: f64) -> String {
     if value.abs() >= 9999.5 { format_number(value) } else { format!("{value:.digits$}") }
 }
 
-/// Formats bytes: `4.7 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
 /// Formats a time that something took: `42s`, `2m 06s`, `3h 05m`, `2d 04h`.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
@@ -82,6 +70,8 @@ pub(crate) fn bar(share: f64, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use saggar_charts::format_bytes;
+
     use super::*;
 
     #[test]
@@ -95,6 +85,6 @@ mod tests {
         assert_eq!([90, 3600, 90 * 60, 7200, 9000].map(window), ["90s", "60m", "90m", "2h", "2.5h"]);
         assert_eq!(time_of_day(1_764_198_930_000), "23:15:30");
         assert_eq!((bar(0.0, 3).as_str(), bar(0.5, 3).as_str(), bar(1.0, 3).as_str()), ("···", "█▌·", "███"));
-        assert_eq!(bytes(4_928_307), "4.7 MiB");
+        assert_eq!(format_bytes(4_928_307), "4.7 MiB");
     }
 }

@@ -59,7 +59,7 @@ pub(crate) enum ConditionOperand {
 
 /// A parsed condition.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Condition {
+pub(crate) enum StepCondition {
     /// A boolean, negated if `is_negated`.
     Boolean { operand: ConditionOperand, is_negated: bool },
     /// A comparison of two values.
@@ -94,42 +94,42 @@ pub enum ConditionError {
     },
 }
 
-impl Condition {
+impl StepCondition {
     /// Parses a condition of a plan: a boolean, or a text.
-    pub(crate) fn parse(condition: &Value) -> Result<Condition, ConditionParseError> {
+    pub(crate) fn parse(condition: &Value) -> Result<StepCondition, ConditionParseError> {
         let wrong = || ConditionParseError { text: condition.as_str().map_or_else(|| condition.to_string(), shorten) };
         match condition {
-            Value::Bool(_) => Ok(Condition::boolean(ConditionOperand::Literal(condition.clone()), false)),
+            Value::Bool(_) => Ok(StepCondition::boolean(ConditionOperand::Literal(condition.clone()), false)),
             Value::String(text) => parse_text(text.trim()).ok_or_else(wrong),
             _ => Err(wrong()),
         }
     }
 
-    fn boolean(operand: ConditionOperand, is_negated: bool) -> Condition {
+    fn boolean(operand: ConditionOperand, is_negated: bool) -> StepCondition {
         match operand {
-            ConditionOperand::Literal(Value::Bool(value)) => Condition::Boolean {
+            ConditionOperand::Literal(Value::Bool(value)) => StepCondition::Boolean {
                 operand: ConditionOperand::Literal((value != is_negated).into()),
                 is_negated: false,
             },
-            operand => Condition::Boolean { operand, is_negated },
+            operand => StepCondition::Boolean { operand, is_negated },
         }
     }
 
     /// Returns the operands.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &ConditionOperand> {
         let (first, second) = match self {
-            Condition::Boolean { operand, .. } => (operand, None),
-            Condition::Comparison { left, right, .. } => (left, Some(right)),
+            StepCondition::Boolean { operand, .. } => (operand, None),
+            StepCondition::Comparison { left, right, .. } => (left, Some(right)),
         };
         std::iter::once(first).chain(second)
     }
 
     /// Returns the condition with other operands. A boolean literal that was negated is computed.
-    pub(crate) fn map_operands(self, mut map: impl FnMut(ConditionOperand) -> ConditionOperand) -> Condition {
+    pub(crate) fn map_operands(self, mut map: impl FnMut(ConditionOperand) -> ConditionOperand) -> StepCondition {
         match self {
-            Condition::Boolean { operand, is_negated } => Condition::boolean(map(operand), is_negated),
-            Condition::Comparison { left, operator, right } => {
-                Condition::Comparison { left: map(left), operator, right: map(right) }
+            StepCondition::Boolean { operand, is_negated } => StepCondition::boolean(map(operand), is_negated),
+            StepCondition::Comparison { left, operator, right } => {
+                StepCondition::Comparison { left: map(left), operator, right: map(right) }
             }
         }
     }
@@ -137,7 +137,7 @@ impl Condition {
     /// Returns the condition as a value of a plan.
     pub(crate) fn to_value(&self) -> Value {
         match self {
-            Condition::Boolean { operand: ConditionOperand::Literal(Value::Bool(value)), .. } => (*value).into(),
+            StepCondition::Boolean { operand: ConditionOperand::Literal(Value::Bool(value)), .. } => (*value).into(),
             condition => condition.to_string().into(),
         }
     }
@@ -159,11 +159,11 @@ impl Condition {
             expected,
         };
         match self {
-            Condition::Boolean { operand, is_negated } => {
+            StepCondition::Boolean { operand, is_negated } => {
                 let value = value(operand)?;
                 value.as_bool().map(|value| value != *is_negated).ok_or_else(|| wrong(&value, "true or false"))
             }
-            Condition::Comparison { left, operator, right } => {
+            StepCondition::Comparison { left, operator, right } => {
                 let (left, right) = (value(left)?, value(right)?);
                 compare(&left, *operator, &right).ok_or_else(|| match operator.is_order() {
                     true => wrong(if left.is_number() { &right } else { &left }, "a number"),
@@ -174,11 +174,13 @@ impl Condition {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for StepCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Condition::Boolean { operand, is_negated } => write!(f, "{}{operand}", if *is_negated { "!" } else { "" }),
-            Condition::Comparison { left, operator, right } => write!(f, "{left} {} {right}", operator.symbol()),
+            StepCondition::Boolean { operand, is_negated } => {
+                write!(f, "{}{operand}", if *is_negated { "!" } else { "" })
+            }
+            StepCondition::Comparison { left, operator, right } => write!(f, "{left} {} {right}", operator.symbol()),
         }
     }
 }
@@ -227,18 +229,18 @@ fn kind_name(value: &Value) -> &'static str {
     }
 }
 
-fn parse_text(text: &str) -> Option<Condition> {
+fn parse_text(text: &str) -> Option<StepCondition> {
     let (left, rest) = read_operand(text.strip_prefix('!').unwrap_or(text).trim_start())?;
     let is_negated = text.starts_with('!');
     let rest = rest.trim_start();
     if rest.is_empty() {
         // A text or a number alone is neither true nor false.
         let is_boolean = matches!(left, ConditionOperand::Reference(_) | ConditionOperand::Literal(Value::Bool(_)));
-        return is_boolean.then(|| Condition::boolean(left, is_negated));
+        return is_boolean.then(|| StepCondition::boolean(left, is_negated));
     }
     let (symbol, operator) = ComparisonOperator::ALL.into_iter().find(|(symbol, _)| rest.starts_with(symbol))?;
     let (right, end) = read_operand(rest[symbol.len()..].trim_start())?;
-    (end.trim().is_empty() && !is_negated).then_some(Condition::Comparison { left, operator, right })
+    (end.trim().is_empty() && !is_negated).then_some(StepCondition::Comparison { left, operator, right })
 }
 
 /// Reads an operand, and returns it with the text after it.
@@ -286,7 +288,7 @@ mod tests {
     }
 
     fn value(text: &str) -> Result<bool, ConditionError> {
-        Condition::parse(&text.into()).unwrap_or_else(|error| panic!("{error}")).is_true(&Values)
+        StepCondition::parse(&text.into()).unwrap_or_else(|error| panic!("{error}")).is_true(&Values)
     }
 
     #[test]
@@ -306,10 +308,10 @@ mod tests {
             ("!true", false),
         ] {
             assert_eq!(value(text), Ok(expected), "{text}");
-            let parsed = Condition::parse(&text.into()).unwrap();
-            assert_eq!(Condition::parse(&parsed.to_value()), Ok(parsed), "{text}");
+            let parsed = StepCondition::parse(&text.into()).unwrap();
+            assert_eq!(StepCondition::parse(&parsed.to_value()), Ok(parsed), "{text}");
         }
-        assert_eq!(Condition::parse(&json!(false)).unwrap().is_true(&Values), Ok(false));
+        assert_eq!(StepCondition::parse(&json!(false)).unwrap().is_true(&Values), Ok(false));
     }
 
     #[test]
@@ -348,8 +350,8 @@ mod tests {
             "${params.a} == null",
             "!${params.a} == true",
         ] {
-            assert!(Condition::parse(&text.into()).is_err(), "{text}");
+            assert!(StepCondition::parse(&text.into()).is_err(), "{text}");
         }
-        assert!(Condition::parse(&json!(1)).is_err());
+        assert!(StepCondition::parse(&json!(1)).is_err());
     }
 }

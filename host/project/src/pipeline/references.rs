@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Condition, ConditionOperand, PipelineStep, PlaceholderReference, StepSource, TextTemplate};
+use super::{ConditionOperand, PipelineStep, PlaceholderReference, StepCondition, StepSource, TextTemplate};
 
 impl PipelineStep {
     /// Returns the outputs that the texts of the step refer to, each as a step and an output. An output that is used
@@ -10,7 +10,7 @@ impl PipelineStep {
     pub fn used_outputs(&self) -> Vec<(String, String)> {
         let mut used = Vec::new();
         self.args.values().for_each(|value| collect_from_value(value, &mut used));
-        for condition in self.when.iter().filter_map(|condition| Condition::parse(condition).ok()) {
+        for condition in self.when.iter().filter_map(|condition| StepCondition::parse(condition).ok()) {
             used.extend(condition.operands().filter_map(|operand| match operand {
                 ConditionOperand::Reference(PlaceholderReference::Output { step, output }) => {
                     Some((step.clone(), output.clone()))

@@ -2,10 +2,11 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use saggar_charts::format_bytes;
 
 use super::{ScreenPainter, row_of, short_host};
 use crate::documents::{DeviceFigures, JobFigures, ModelFigures};
-use crate::quantity_text::{UNKNOWN, bar, bytes, duration, milliseconds, number_or_dash, short_number};
+use crate::quantity_text::{UNKNOWN, bar, duration, milliseconds, number_or_dash, short_number};
 use crate::screen_areas::ScreenTarget;
 use crate::table_layout::{ScreenColumn, TableCell, draw_headers, draw_row, place_columns};
 use crate::top_view::TopView;
@@ -181,13 +182,14 @@ fn progress(job: &JobFigures) -> String {
 fn device_cells(device: &DeviceFigures) -> Vec<TableCell> {
     let mut owners: Vec<(&String, &u64)> = device.memory_bytes.iter().collect();
     owners.sort_by_key(|(_, held)| std::cmp::Reverse(**held));
-    let owners: Vec<String> = owners.into_iter().map(|(owner, held)| format!("{owner} {}", bytes(*held))).collect();
+    let owners: Vec<String> =
+        owners.into_iter().map(|(owner, held)| format!("{owner} {}", format_bytes(*held))).collect();
     let busy = device.busy_percent.map_or(UNKNOWN.to_owned(), |percent| format!("{percent:.0}%"));
     let texts = [
         device.name.clone(),
         busy,
         device.busy_percent.map_or(String::new(), |percent| bar(percent / 100.0, BAR_COLUMNS)),
-        bytes(device.memory_total()),
+        format_bytes(device.memory_total()),
         if owners.is_empty() { UNKNOWN.to_owned() } else { owners.join(", ") },
         device.adapter.clone(),
     ];

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{PipelineSection, PipelineStepSection};
 use crate::limits::PIPELINE_STEPS_MAX;
 use crate::pipeline::{
-    Condition, ConditionOperand, PipelineStep, PlaceholderReference, StepFetch, StepKind, StepSource, TemplatePart,
+    ConditionOperand, PipelineStep, PlaceholderReference, StepCondition, StepFetch, StepKind, StepSource, TemplatePart,
     TextTemplate, display_reference,
 };
 
@@ -132,7 +132,7 @@ fn resolve_step(step: &PipelineStep, around: &NestingScope, all_steps: &dyn Fn(&
 /// Replaces the parameters of a condition by arguments. A negated constant is computed.
 fn resolve_condition(condition: &Value, around: &NestingScope) -> Value {
     // The check has reported conditions that are not valid.
-    let Ok(parsed) = Condition::parse(condition) else { return condition.clone() };
+    let Ok(parsed) = StepCondition::parse(condition) else { return condition.clone() };
     let resolved = parsed.map_operands(|operand| match operand {
         ConditionOperand::Literal(value) => ConditionOperand::Literal(value),
         ConditionOperand::Reference(reference) => {

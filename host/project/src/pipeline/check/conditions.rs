@@ -1,7 +1,7 @@
 //! The check of the conditions of a step: each names parameters and outputs that exist, and compares values of one type.
 
 use super::*;
-use crate::pipeline::condition::{ComparisonOperator, Condition, ConditionOperand};
+use crate::pipeline::condition::{ComparisonOperator, ConditionOperand, StepCondition};
 
 /// The type of an operand of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn check_conditions(checker: &mut PlanChecker<'_>, at: usize) -> Vec<
         if checker.is_full() {
             break;
         }
-        match Condition::parse(condition) {
+        match StepCondition::parse(condition) {
             Ok(condition) => check_condition(checker, at, &condition, &mut used),
             Err(error) => {
                 let hint = "such as when = \"${params.deploy}\", \"!${params.deploy}\" or \"${steps.STEP.outputs.OUTPUT} > 0.9\"";
@@ -55,7 +55,7 @@ pub(super) fn check_conditions(checker: &mut PlanChecker<'_>, at: usize) -> Vec<
     used
 }
 
-fn check_condition(checker: &mut PlanChecker<'_>, at: usize, condition: &Condition, used: &mut Vec<usize>) {
+fn check_condition(checker: &mut PlanChecker<'_>, at: usize, condition: &StepCondition, used: &mut Vec<usize>) {
     let mistakes = checker.mistakes.len();
     let types: Vec<Option<OperandType>> =
         condition.operands().map(|operand| operand_type(checker, at, operand, used)).collect();
@@ -63,11 +63,11 @@ fn check_condition(checker: &mut PlanChecker<'_>, at: usize, condition: &Conditi
         return;
     }
     match (condition, &types[..]) {
-        (Condition::Boolean { operand, .. }, [Some(found)]) if !found.is_one_of(OperandType::Boolean) => {
+        (StepCondition::Boolean { operand, .. }, [Some(found)]) if !found.is_one_of(OperandType::Boolean) => {
             let message = format!("{operand} is not true or false, but {}", found.name());
             checker.add(at, "when", message, format!("compare it, such as when = \"{operand} {}\"", example(*found)));
         }
-        (Condition::Comparison { left, operator, right }, [Some(one), Some(other)]) => {
+        (StepCondition::Comparison { left, operator, right }, [Some(one), Some(other)]) => {
             check_comparison(checker, at, *operator, [(left, *one), (right, *other)]);
         }
         _ => {}

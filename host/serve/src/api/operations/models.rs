@@ -139,7 +139,7 @@ fn model_operations() -> Vec<OpenApiOperation> {
         )
         .with_description(
             "The kernels are those for the processor. They are found by running the version's plugin on a device that \
-                 computes nothing, in a process of its own. One graph is inspected at a time.",
+                 computes nothing, in a separate process. One graph is inspected at a time.",
         )
         .with_query("graph", ParameterType::Integer { min: 1 })
         .with_errors(&[400, 404, 409]),
