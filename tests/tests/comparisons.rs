@@ -82,6 +82,40 @@ fn pipeline_runs_are_compared_by_parameters_steps_outputs_and_metrics() {
 }
 
 #[test]
+fn pipeline_runs_and_sweeps_are_drawn_as_charts() {
+    let (home, server) = server_with_runs();
+    let file = home.path().join("chart.svg");
+    let path = file.to_str().unwrap();
+    let draw = |arguments: &[&str]| {
+        let printed = server.saggar_ok(&[&["compare"], arguments, &["--svg", path, "--force"]].concat());
+        assert_eq!(printed.trim(), path);
+        std::fs::read_to_string(&file).unwrap()
+    };
+    // A line for each step of each run, named as in the table.
+    let drawing = draw(&["train-1", "train-2", "--metric", "accuracy"]);
+    for text in ["accuracy of 2 pipeline runs", "train-1 first", "train-2 first", "train-1 second", "train-2 second"] {
+        assert!(drawing.contains(text), "{text}: {drawing}");
+    }
+    let sweeps = [run_sweep(&server, "1,2", json!({})), run_sweep(&server, "3,4,5", json!({}))];
+    let drawing = draw(&[&sweeps[0], &sweeps[1]]);
+    for text in ["best accuracy of 2 sweeps", "steps of all trials", &sweeps[0], &sweeps[1]] {
+        assert!(drawing.contains(text), "{text}: {drawing}");
+    }
+    let other = run_sweep(&server, "1,2", json!({"metric": "min:loss"}));
+    for (arguments, code, words) in [
+        (vec!["train-1", "train-2", "--metric", "bleu"], 3, "no compared pipeline run has this series"),
+        (vec![&sweeps[0], &sweeps[1], "--metric", "loss"], 7, "the metric of these sweeps is accuracy"),
+        (vec![&sweeps[0], &other], 7, "cannot share a chart"),
+    ] {
+        let before = std::fs::read(&file).unwrap();
+        let output = server.saggar(&[&["compare"], &arguments[..], &["--svg", path, "--force"]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && errors.contains(words), "{arguments:?}: {errors}");
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+    }
+}
+
+#[test]
 fn names_of_several_kinds_are_refused_and_a_kind_can_be_given() {
     let (_home, server) = server_with_runs();
     let refused = |arguments: &[&str], code: i32, says: &[&str]| {

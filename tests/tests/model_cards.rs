@@ -117,6 +117,33 @@ fn the_card_of_a_trial_names_its_sweep_and_what_was_searched() {
 }
 
 #[test]
+fn the_card_of_a_copy_in_a_population_has_the_parameters_of_its_parents() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    server.push_digits();
+    let mlp = plugin("mlp");
+    let search = ["sweep", mlp.to_str().unwrap(), "--data", "digits", "--project", "digits", "--device", "cpu"];
+    let method = ["--method", "pbt", "--trials", "4", "--generations", "2", "--exploit-quantile", "0.25"];
+    let space = ["--space", "lr=log(1e-4,1e-1)", "--metric", "min:loss", "--max-parallel", "1", "-f"];
+    server.saggar_ok(&[&search[..], &method, &space, &["--", "epochs=1", "model=net"]].concat());
+    let sweep = server.get("/api/v1/sweeps/digits-sweep-1");
+    let trials = sweep["trials"].as_array().unwrap();
+    let copies: Vec<&Value> = trials.iter().filter(|trial| trial["parent"].is_object()).collect();
+    assert!(!copies.is_empty(), "{sweep}");
+    for copy in copies {
+        let parent = &trials[copy["parent"]["trial"].as_u64().unwrap() as usize - 1];
+        let detail = version_of(&server, "net", copy["job"].as_str().unwrap());
+        let part = |trial: &Value, step: &Value| json!({ "trial": trial["number"], "from_step": step, "parameters": trial["parameters"] });
+        let lineage = json!([part(parent, &json!(0)), part(copy, &copy["parent"]["step"])]);
+        assert_eq!(detail["origin"]["trial"]["lineage"], lineage, "{detail}");
+        let card = detail["card"].as_str().unwrap();
+        for (trial, step) in [(parent, &json!(0)), (copy, &copy["parent"]["step"])] {
+            let row = format!("| {step} | trial {}: lr={} |", trial["number"], trial["parameters"]["lr"]);
+            assert!(card.contains(&row), "{row}\n{card}");
+        }
+    }
+}
+
+#[test]
 fn the_card_of_a_pipeline_step_names_the_run() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     server.push_digits();

@@ -1,7 +1,7 @@
 //! The result of a sweep as a version of a model.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, create_sweep, lenet, wait_for_sweep};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, create_sweep, guest, lenet, wait_for_sweep};
 use serde_json::{Value, json};
 
 /// A server on which `digits-gated` accepts no version.
@@ -83,6 +83,61 @@ fn the_best_trial_becomes_the_default_version_of_a_model_through_its_gate() {
     }
     let (status, missing) = publish(&server, "digits-sweep-9", &json!({}));
     assert_eq!((status, message(&missing).contains("saggar sweep ls")), (404, true), "{missing}");
+}
+
+/// The trials publish nothing, so the best checkpoint of the best trial becomes the version.
+#[test]
+fn the_best_checkpoint_of_trials_that_publish_nothing_becomes_a_version() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    server.push_digits();
+    let job = |parameters: Value| {
+        json!({
+            "project": "digits", "plugin": server.upload(&guest("formulas")), "device": "cpu",
+            "data": [{"dataset": "digits", "mount": "/data"}], "parameters": parameters,
+            "checkpoint_every": {"steps": 20}, "checkpoint_keep_last": 50,
+        })
+    };
+    // Only a training states the configuration of a predictor, so a first version is trained.
+    let first = server.request("POST", "/api/v1/jobs", HttpPayload::Json(&job(json!({"epochs": 1}))));
+    let first = first.json()["job"].as_str().unwrap().to_owned();
+    assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
+    let spec = json!({
+        "job": job(json!({"epochs": 2, "publishes": false})),
+        "space": {"optimizer": "adam,sgd"}, "metric": "validation/accuracy", "max_parallel": 1,
+    });
+    let name = create_sweep(&server, &spec);
+    let sweep = wait_for_sweep(&server, &name);
+    let best = sweep["best"].as_u64().unwrap();
+    let trial = &sweep["trials"].as_array().unwrap()[best as usize - 1];
+    let job = trial["job"].as_str().unwrap();
+    assert_eq!(server.job(job)["published"], json!([]), "{}", server.job(job));
+
+    let (status, made) = publish(&server, &name, &json!({"model": "network"}));
+    assert_eq!((status, &made["version"], &made["is_new"]), (201, &json!(2), &json!(true)), "{made}");
+    assert_eq!((&made["trial"], &made["job"]), (&json!(best), &json!(job)), "{made}");
+    // The step is that of the checkpoint with the best value of the metric, the newest one among equals.
+    let checkpoints = server.get(&format!("/api/v1/jobs/{job}/checkpoints"));
+    let value = |checkpoint: &Value| checkpoint["metrics"]["validation/accuracy"].as_f64();
+    let all = checkpoints["checkpoints"].as_array().unwrap();
+    let highest = all.iter().filter_map(value).fold(0.0, f64::max);
+    let steps: Vec<u64> =
+        all.iter().filter(|it| value(it) == Some(highest)).map(|it| it["step"].as_u64().unwrap()).collect();
+    let step: u64 = made["source"].as_str().unwrap().rsplit_once('@').unwrap().1.parse().unwrap();
+    assert!(steps.contains(&step), "{step} of {steps:?}: {checkpoints}");
+
+    let model = server.get("/api/v1/models/network");
+    assert_eq!(model["serving"], 2, "{model}");
+    let version = |number: u64| {
+        let versions = model["versions"].as_array().unwrap();
+        versions.iter().find(|it| it["version"] == number).unwrap().clone()
+    };
+    assert_eq!(version(2)["source_job"], job);
+    assert_ne!(version(2)["weights"], version(1)["weights"]);
+    let answer = server.saggar_ok(&["predict", "network", "-i", "image=@examples/digits/held-out/7.png", "--json"]);
+    assert!(answer.contains("network"), "{answer}");
+    let (status, again) = publish(&server, &name, &json!({"model": "network"}));
+    assert_eq!((status, &again["version"], &again["is_new"]), (201, &json!(2), &json!(false)), "{again}");
 }
 
 #[test]

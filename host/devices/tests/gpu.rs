@@ -250,6 +250,25 @@ fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
     (busy() - before).as_secs_f64() / began.elapsed().as_secs_f64()
 }
 
+/// Returns a program that keeps the device busy for at least five milliseconds, beside which the time to submit a
+/// dispatch and to wait for it is short on fast GPUs too.
+fn long_program(device: &dyn Backend) -> Arc<Program> {
+    let mut size = 384;
+    loop {
+        let program = Arc::new(random_matmul_sum_program(size, size));
+        let key = tensor(device, DType::U32, &[4], &[0; 16], &Meter::unlimited());
+        let count = device.allocate(&descriptor(DType::F32, &[1]), &Meter::unlimited()).unwrap();
+        let meter = Meter::unlimited();
+        let executable = device.load(Arc::clone(&program), &meter).unwrap();
+        executable.dispatch(&[key], &[count]).unwrap();
+        device.synchronize().unwrap();
+        if meter.busy_time() >= Duration::from_millis(5) || size >= 6144 {
+            return program;
+        }
+        size *= 2;
+    }
+}
+
 /// All busy time is counted exactly once. The machine can do other work between two passes, so the best of several
 /// measurements counts.
 #[test]
@@ -259,7 +278,7 @@ fn metered_seconds_of_concurrent_jobs_add_up_to_device_busy_time() {
         println!("SKIP: this adapter has no timestamps");
         return;
     }
-    let program = Arc::new(random_matmul_sum_program(384, 384));
+    let program = long_program(&*device);
     let mut best = 0.0_f64;
     for _ in 0..30 {
         let share = share_of_busy_time(&*device, &program);

@@ -91,6 +91,22 @@ pub struct VersionTrialDocument {
     pub parameters: Map<String, Value>,
     /// Whether it is the best completed trial.
     pub is_best: bool,
+    /// For a copy in a population: the trials whose trainings led to it, oldest first, with itself as the last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<VersionLineageDocument>,
+}
+
+/// A part of the training that led to a version of a population.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "VersionLineage")]
+pub struct VersionLineageDocument {
+    /// The number of the trial.
+    pub trial: u32,
+    /// The training step from which it trained; null if it is not known.
+    pub from_step: Option<u64>,
+    /// The values of the searched parameters.
+    pub parameters: Map<String, Value>,
 }
 
 /// The step of a pipeline run that a version came from.

@@ -34,7 +34,7 @@ mod removal;
 mod tests;
 mod weights;
 
-pub use card::{StepOrigin, TrainingOrigin, TrialOrigin};
+pub use card::{LineageOrigin, StepOrigin, TrainingOrigin, TrialOrigin};
 pub use manifest::{FORMAT, FileEntry, ModelManifest};
 pub use notes::NOTE_BYTES_MAX;
 pub use provenance::ModelProvenance;

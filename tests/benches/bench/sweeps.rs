@@ -1,5 +1,6 @@
-//! Sweeps: asynchronous successive halving beside a full random search of the same trials, and the share of the time that
-//! trials spend in attempts. `SWEEP_TRIALS` and `SWEEP_EPOCHS` shorten it.
+//! Sweeps: asynchronous successive halving beside a full random search of the same trials, a population beside a random
+//! search of as many trainings, and the share of the time that trials spend in attempts. `SWEEP_TRIALS` and `SWEEP_EPOCHS`
+//! shorten it.
 
 use saggar_tests::{ServerProcess, lenet};
 use serde_json::{Value, json};
@@ -22,19 +23,20 @@ pub(crate) fn measure(_: &BenchFixture, server: &ServerProcess, report: &mut Ben
     let (trials, epochs) = (setting("SWEEP_TRIALS", 64), setting("SWEEP_EPOCHS", 16));
     println!("\nsweeps: {trials} trials of lenet for {epochs} epochs, all of them and with asha");
     let plugin = server.upload(&lenet());
-    let run = |method: &str| {
-        let spec = json!({
+    let run = |method: &str, trials: u32, fields: Value| {
+        let mut spec = json!({
             "job": {
-                "project": method, "plugin": plugin, "device": "cpu",
+                "project": "search", "plugin": plugin, "device": "cpu",
                 "data": [{"dataset": "pictures", "mount": "/data"}],
                 "parameters": {"epochs": epochs, "model": "searched"},
             },
             "space": {"lr": "log(1e-4,3e-1)", "momentum": "uniform(0,0.95)", "channels": "4,8,16", "batch": "32,64,128"},
-            "trials": trials, "method": method, "metric": METRIC, "seed": 1, "eta": 4, "rungs": 2, "max_parallel": 2,
+            "trials": trials, "method": method, "metric": METRIC, "seed": 1, "max_parallel": 2,
         });
+        spec.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
         measure_sweep(server, &spec)
     };
-    let (full, asha) = (run("full"), run("asha"));
+    let (full, asha) = (run("full", trials, json!({})), run("asha", trials, json!({"eta": 4, "rungs": 2})));
     let share = asha.steps as f64 / full.steps as f64;
     println!(
         "  full: best {:.4} in {} steps; asha: best {:.4} in {} steps",
@@ -45,6 +47,26 @@ pub(crate) fn measure(_: &BenchFixture, server: &ServerProcess, report: &mut Ben
     report.add_goal("asha: share of the steps of a full search", share, "", BenchGoal::AtMost(1.0 / 3.0));
     report.add_goal("a full search: share of the time outside attempts", full.idle, "", BenchGoal::AtMost(0.05));
     report.add_goal("asha: share of the time outside attempts", asha.idle, "", BenchGoal::AtMost(0.05));
+    measure_population(trials / 4, epochs, report, &run);
+}
+
+/// Compares a population with a random search of as many trainings, which have the same parameters at the start.
+fn measure_population(
+    members: u32,
+    epochs: u32,
+    report: &mut BenchReport,
+    run: &dyn Fn(&str, u32, Value) -> MeasuredSweep,
+) {
+    let fields = json!({"generations": epochs.min(8), "exploit_quantile": 0.25});
+    let (random, population) = (run("full", members, json!({})), run("pbt", members, fields));
+    println!(
+        "  {members} trainings: random best {:.4} in {} steps; pbt best {:.4} in {} steps",
+        random.best, random.steps, population.best, population.steps
+    );
+    let points = (population.best - random.best) * 100.0;
+    report.add_goal("pbt: points of accuracy above a random search", points, "", BenchGoal::AtLeast(0.0));
+    let share = population.steps as f64 / random.steps as f64;
+    report.add_goal("pbt: share of the steps of the random search", share, "", BenchGoal::AtMost(1.0));
 }
 
 fn setting(name: &str, default: u32) -> u32 {
@@ -71,7 +93,8 @@ fn measure_sweep(server: &ServerProcess, spec: &Value) -> MeasuredSweep {
     let inside: f64 = attempts.iter().map(|it| time(it, "ended_ms") - time(it, "started_ms")).sum();
     MeasuredSweep {
         best: sweep["best_value"].as_f64().unwrap(),
-        steps: jobs.iter().map(|job| job["step"].as_u64().unwrap()).sum(),
+        // A copy in a population begins at its parent's step.
+        steps: attempts.iter().map(|it| it["last_step"].as_u64().unwrap() - it["first_step"].as_u64().unwrap()).sum(),
         idle: 1.0 - inside / (end - begin),
     }
 }

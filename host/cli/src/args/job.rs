@@ -111,7 +111,8 @@ pub(crate) struct CompareArgs {
     pub(crate) filter: Vec<String>,
     #[command(flatten)]
     pub(crate) files: ChartFileArgs,
-    /// The series that the chart shows of each job [default: loss, else the first one by name].
+    /// The series that the chart shows of each job, or of each step of a pipeline run [default: loss, else the first one
+    /// by name]. Sweeps are drawn by their best value so far.
     #[arg(long, requires = "chart_files", value_name = "SERIES")]
     pub(crate) metric: Option<String>,
     #[command(flatten)]

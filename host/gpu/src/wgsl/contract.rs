@@ -1,7 +1,7 @@
 //! WGSL for matrix products: register tiles read directly from storage, or tiles staged in workgroup memory.
 
 use super::expression::finish_function;
-use super::tile::{self, ContiguousAxis, TileOperand, TileOutput};
+use super::tile::{self, ContiguousAxis, ElementGroup, TileOperand, TileOutput};
 use crate::wgsl::writer::ShaderWriter;
 use saggar_compile::program::{Epilogue, ValueId};
 
@@ -149,10 +149,14 @@ impl TileOperand for MatrixTileOperand<'_> {
         w.line(format!("let {name} = {};", scaled_index(at, self.strides[1])));
     }
 
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
-        let at = format!("{side} + {depth}");
-        let value = self.operand.value;
-        (if in_quads { w.vector(value, &at) } else { w.element(value, &at) }, None)
+    fn elements(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        side: &str,
+        depth: &str,
+        group: ElementGroup,
+    ) -> (String, Option<String>) {
+        (group.read(w, self.operand.value, &format!("{side} + {depth}")), None)
     }
 }
 

@@ -67,6 +67,28 @@ pub(super) enum ContiguousAxis {
     Depth,
 }
 
+/// How many neighbouring elements of a factor are read at once, and in which type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ElementGroup {
+    /// One `f32`.
+    Single,
+    /// A `vec4<f32>`.
+    Quad,
+    /// A `vec4<f16>`, from a value that is stored as halves.
+    HalfQuad,
+}
+
+impl ElementGroup {
+    /// Returns the elements of `value` that begin at `index`.
+    pub(super) fn read(self, w: &mut ShaderWriter<'_>, value: ValueId, index: &str) -> String {
+        match self {
+            ElementGroup::Single => w.element(value, index),
+            ElementGroup::Quad => w.vector(value, index),
+            ElementGroup::HalfQuad => w.memory_vector(value, index),
+        }
+    }
+}
+
 /// A factor of a tiled product. An element is addressed by its position along the side (the row of the first factor,
 /// the column of the second) and along the depth, for the product whose number is `batch` in the shader.
 pub(super) trait TileOperand {
@@ -82,10 +104,16 @@ pub(super) trait TileOperand {
     /// Writes the values that depend only on the position `at` along the depth, in names that end in `name`.
     fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str);
 
-    /// Returns the element at the named side and depth or, with `in_quads`, the vector that begins there. Also returns
-    /// the condition under which the element is in memory (otherwise it is zero), or `None` if it always is. Never
-    /// called for positions outside the product's sizes.
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>);
+    /// Returns the elements that begin at the named side and depth. Also returns the condition under which they are in
+    /// memory (otherwise they are zero), or `None` if they always are. Never called for positions outside the product's
+    /// sizes, nor for vectors unless [`Self::in_quads`].
+    fn elements(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        side: &str,
+        depth: &str,
+        group: ElementGroup,
+    ) -> (String, Option<String>);
 }
 
 /// The destination of a tiled product's sums.
@@ -138,7 +166,7 @@ impl fmt::Display for WorkgroupTile {
         let [rows, columns] = self.sides;
         match self.method {
             TileMethod::Lanes(_) => write!(f, "lanes {rows}x{columns}"),
-            TileMethod::CooperativeMatrix(_) => write!(f, "matrices {rows}x{columns}"),
+            TileMethod::CooperativeMatrix(grid) => write!(f, "matrices {rows}x{columns} in {grid}"),
         }
     }
 }

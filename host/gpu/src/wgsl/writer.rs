@@ -235,14 +235,18 @@ impl<'a> ShaderWriter<'a> {
     /// Returns four elements of a value that can be bound as vectors, starting at `index`, a `u32` expression that is a
     /// multiple of four.
     pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
+        let vector = self.memory_vector(id, index);
+        if self.is_half(id) { format!("vec4<f32>({vector})") } else { vector }
+    }
+
+    /// As [`Self::vector`], but half-precision elements stay halves.
+    pub(super) fn memory_vector(&mut self, id: ValueId, index: &str) -> String {
         let (binding, offset, _) = self.resource_of(id);
-        let is_half = self.is_half(id);
-        let number = self.bind_whole(binding, if is_half { HALVES } else { "vec4<f32>" });
-        let vector = match offset {
+        let number = self.bind_whole(binding, if self.is_half(id) { HALVES } else { "vec4<f32>" });
+        match offset {
             0 => format!("b{number}[({index}) / 4u]"),
             _ => format!("b{number}[{}u + ({index}) / 4u]", offset / 4),
-        };
-        if is_half { format!("vec4<f32>({vector})") } else { vector }
+        }
     }
 
     /// Returns the resource that holds a value's elements, the byte offset of the first one, and the bytes of all.

@@ -1,13 +1,16 @@
 //! The sweep or the pipeline run that the job of a model version was submitted for.
 
 use saggar_jobs::JobError;
-use saggar_rest::model_versions::{VersionOriginDocument, VersionStepDocument, VersionTrialDocument};
-use saggar_store::models::{StepOrigin, TrainingOrigin, TrialOrigin};
+use saggar_rest::model_versions::{
+    VersionLineageDocument, VersionOriginDocument, VersionStepDocument, VersionTrialDocument,
+};
+use saggar_rest::sweeps::LineageDocument;
+use saggar_store::models::{LineageOrigin, StepOrigin, TrainingOrigin, TrialOrigin};
 use saggar_store::records::{StepMembership, TrialMembership};
 use saggar_sweeps::SweepError;
 
 use super::jobs::views::{PUBLISHED, published_versions};
-use super::sweeps::sweep_document;
+use super::sweeps::{sweep_with_trials, trial_lineage};
 use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -42,21 +45,34 @@ async fn trial_origin(app: &AppState, of: TrialMembership) -> Result<Option<Tria
         Err(SweepError::NotFound { .. }) => return Ok(None),
         sweep => sweep?,
     };
-    let trials = app.sweeps().trials(&sweep.id).await?;
-    let document = sweep_document(&sweep, &trials);
-    let parameters = trials.iter().find(|trial| trial.number == of.number);
-    let parameters = parameters.and_then(|trial| serde_json::from_str(&trial.parameters).ok()).unwrap_or_default();
-    let is_best = document.best == Some(of.number);
-    Ok(Some(TrialOrigin { sweep: sweep.name, number: of.number, parameters, is_best }))
+    let document = sweep_with_trials(app, &sweep).await?;
+    let trials = document.trials.unwrap_or_default();
+    let trial = trials.iter().find(|trial| trial.number == of.number);
+    let is_copy = trial.is_some_and(|trial| trial.parent.is_some());
+    let lineage = if is_copy { trial_lineage(&trials, Some(of.number)) } else { Vec::new() };
+    let part = |part: LineageDocument| LineageOrigin {
+        number: part.trial,
+        from_step: part.from_step,
+        parameters: part.parameters,
+    };
+    Ok(Some(TrialOrigin {
+        sweep: sweep.name,
+        number: of.number,
+        parameters: trial.map(|trial| trial.parameters.clone()).unwrap_or_default(),
+        is_best: document.best == Some(of.number),
+        lineage: lineage.into_iter().map(part).collect(),
+    }))
 }
 
 /// Returns the document of an origin, or `None` for a job that was submitted for itself.
 pub(super) fn origin_document(origin: &TrainingOrigin) -> Option<VersionOriginDocument> {
-    let trial = origin.trial.clone().map(|TrialOrigin { sweep, number, parameters, is_best }| VersionTrialDocument {
-        sweep,
-        number,
-        parameters,
-        is_best,
+    let trial = origin.trial.clone().map(|TrialOrigin { sweep, number, parameters, is_best, lineage }| {
+        let part = |part: LineageOrigin| VersionLineageDocument {
+            trial: part.number,
+            from_step: part.from_step,
+            parameters: part.parameters,
+        };
+        VersionTrialDocument { sweep, number, parameters, is_best, lineage: lineage.into_iter().map(part).collect() }
     });
     let step = origin.step.clone().map(|StepOrigin { run, step }| VersionStepDocument { run, step });
     (trial.is_some() || step.is_some()).then_some(VersionOriginDocument { trial, step })

@@ -32,6 +32,20 @@ pub struct TrialOrigin {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Whether it is the best completed trial.
     pub is_best: bool,
+    /// For a copy in a population: the trials whose trainings led to it, oldest first, with itself as the last; else
+    /// empty.
+    pub lineage: Vec<LineageOrigin>,
+}
+
+/// A part of the training that led to a copy in a population.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineageOrigin {
+    /// The number of the trial.
+    pub number: u32,
+    /// The training step from which it trained, if it is known.
+    pub from_step: Option<u64>,
+    /// The values of the searched parameters.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A training as a step of a pipeline run.
@@ -92,13 +106,22 @@ fn write_origin(text: &mut String, origin: &TrainingOrigin) {
     if let Some(StepOrigin { run, step }) = &origin.step {
         let _ = writeln!(text, "The job was step `{step}` of pipeline run `{run}`.\n");
     }
-    if let Some(TrialOrigin { sweep, number, parameters, is_best }) = &origin.trial {
+    if let Some(TrialOrigin { sweep, number, parameters, is_best, lineage }) = &origin.trial {
         let best = if *is_best { ", its best completed trial" } else { "" };
         let _ = writeln!(text, "The job was trial {number} of sweep `{sweep}`{best}.\n");
         let searched: Vec<(String, String)> =
             parameters.iter().map(|(name, value)| (escape(name), escape(&value.to_string()))).collect();
         table(text, "Searched parameters", &["Parameter", "Value"], &searched);
+        let parts: Vec<(String, String)> = lineage.iter().map(lineage_row).collect();
+        table(text, "Lineage in the population", &["From step", "Trial and its searched parameters"], &parts);
     }
+}
+
+fn lineage_row(part: &LineageOrigin) -> (String, String) {
+    let from = part.from_step.map_or("unknown".to_owned(), |step| step.to_string());
+    let parameters =
+        part.parameters.iter().map(|(name, value)| format!("{}={}", escape(name), escape(&value.to_string())));
+    (from, format!("trial {}: {}", part.number, parameters.collect::<Vec<_>>().join(", ")))
 }
 
 fn step_text(step: Option<u64>) -> String {
@@ -189,6 +212,18 @@ mod tests {
             number: 4,
             parameters: json!({ "epochs": 3, "a|b": 0.5 }).as_object().unwrap().clone(),
             is_best: true,
+            lineage: vec![
+                LineageOrigin {
+                    number: 1,
+                    from_step: Some(0),
+                    parameters: json!({ "epochs": 2 }).as_object().unwrap().clone(),
+                },
+                LineageOrigin {
+                    number: 4,
+                    from_step: Some(30),
+                    parameters: json!({ "epochs": 3, "a|b": 0.5 }).as_object().unwrap().clone(),
+                },
+            ],
         };
         let step = StepOrigin { run: "nightly-1".to_owned(), step: "train".to_owned() };
         let origin = TrainingOrigin { trial: Some(trial), step: Some(step) };
@@ -200,6 +235,8 @@ mod tests {
             "The job was trial 4 of sweep `digits-sweep-2`, its best completed trial.",
             "## Searched parameters",
             r"| a\|b | 0.5 |",
+            "| 0 | trial 1: epochs=2 |",
+            r"| 30 | trial 4: a\|b=0.5, epochs=3 |",
             "| `/data` | digits/1, `sha256:ab12` |",
             "| epochs | 3 |",
             r#"| note | "&lt;b&gt;a\|b&lt;/b&gt;\\nc" |"#,

@@ -75,6 +75,7 @@ pub(crate) fn train(job: &Job, epochs: u64) -> Result<()> {
         _ => Box::new(Adam::new(peak(0.003))),
     };
     let name = job.param("model", "network".to_owned())?;
+    let publishes = job.param("publishes", true)?;
     let variables = job.variables();
     let network = FormulasNetwork::new(&variables)?;
     let objective = |_: &Graph, batch: &Inputs| {
@@ -93,6 +94,8 @@ pub(crate) fn train(job: &Job, epochs: u64) -> Result<()> {
         fit = fit.early_stopping(patience);
     }
     fit.epochs(&feed, epochs)?;
-    job.publish(&name, &variables, &Params::new())?;
+    if publishes {
+        job.publish(&name, &variables, &Params::new())?;
+    }
     Ok(())
 }

@@ -2,7 +2,10 @@
 
 mod chart;
 mod columns;
+mod run_chart;
+mod series_choice;
 mod side_by_side;
+mod sweep_chart;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +117,7 @@ pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput)
             let comparison = fetch_comparison(args, client)?;
             match comparison.jobs {
                 Some(jobs) => jobs,
-                None => return print_side_by_side(args, &comparison, output),
+                None => return print_side_by_side(args, &comparison, client, output),
             }
         }
     };
@@ -148,11 +151,16 @@ fn fetch_comparison(args: &CompareArgs, client: &ApiClient) -> Result<Comparison
     client.get(&format!("/api/v1/compare?names={}{kind}", names.join(",")))
 }
 
-/// Prints pipeline runs or sweeps.
+/// Prints pipeline runs or sweeps, or draws them.
 ///
 /// # Errors
-/// Options are given that choose or order jobs.
-fn print_side_by_side(args: &CompareArgs, comparison: &ComparisonDocument, output: CliOutput) -> Result<(), CliError> {
+/// Options are given that choose or order jobs, or the chart cannot be drawn.
+fn print_side_by_side(
+    args: &CompareArgs,
+    comparison: &ComparisonDocument,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<(), CliError> {
     let given = [
         (!args.columns.is_empty(), "--columns"),
         (args.sort.is_some(), "--sort"),
@@ -164,6 +172,8 @@ fn print_side_by_side(args: &CompareArgs, comparison: &ComparisonDocument, outpu
             .with_hint("leave it out; --json prints everything"));
     }
     match (&comparison.pipeline_runs, &comparison.sweeps) {
+        (Some(runs), _) if args.files.is_requested() => return run_chart::write(args, runs, client, output),
+        (None, Some(sweeps)) if args.files.is_requested() => return sweep_chart::write(args, sweeps, client, output),
         _ if output.json => output.print_json(comparison),
         (Some(runs), _) => side_by_side::print_runs(runs, output),
         (None, Some(sweeps)) => side_by_side::print_sweeps(sweeps, output),

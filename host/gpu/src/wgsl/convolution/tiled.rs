@@ -13,7 +13,7 @@ use saggar_tensor::op::Conv2d;
 use super::four_dims;
 use crate::wgsl::contract::{MatMulOperand, MatrixTileOperand};
 use crate::wgsl::expression::finish_function;
-use crate::wgsl::tile::{self, ContiguousAxis, TileOperand, TileOutput};
+use crate::wgsl::tile::{self, ContiguousAxis, ElementGroup, TileOperand, TileOutput};
 use crate::wgsl::writer::ShaderWriter;
 use saggar_compile::program::{Epilogue, ValueId};
 
@@ -180,7 +180,13 @@ impl TileOperand for Im2colOperand<'_> {
         }
     }
 
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
+    fn elements(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        side: &str,
+        depth: &str,
+        group: ElementGroup,
+    ) -> (String, Option<String>) {
         let [_, _, height, width] = self.geometry.input;
         let padding = self.geometry.conv.padding;
         let at = format!("{side} + {depth} + ({side}y + {depth}y) * {width}u + {side}x + {depth}x");
@@ -191,8 +197,7 @@ impl TileOperand for Im2colOperand<'_> {
         if padding[2] + padding[3] > 0 {
             inside.push(format!("{side}x + {depth}x < {width}u"));
         }
-        let element = if in_quads { w.vector(self.input, &at) } else { w.element(self.input, &at) };
-        (element, (!inside.is_empty()).then(|| inside.join(" && ")))
+        (group.read(w, self.input, &at), (!inside.is_empty()).then(|| inside.join(" && ")))
     }
 }
 
@@ -231,7 +236,7 @@ impl TileOperand for InputGradOperand<'_> {
         }
     }
 
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
+    fn elements(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: ElementGroup) -> (String, Option<String>) {
         let [_, _, oh, ow] = self.geometry.result;
         let mut inside = Vec::new();
         let mut places = [String::new(), String::new()];
@@ -276,7 +281,7 @@ impl TileOperand for TransposedFilterOperand<'_> {
         w.line(format!("let {name} = {at} / {taps}u * {}u + {at} % {taps}u;", channels * taps));
     }
 
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
+    fn elements(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: ElementGroup) -> (String, Option<String>) {
         (w.element(self.filter, &format!("{side} + {depth}")), None)
     }
 }
@@ -319,9 +324,14 @@ impl TileOperand for GradientPlaneOperand<'_> {
         w.line(format!("let {name} = {at} / {plane}u * {}u + {at} % {plane}u;", o * plane));
     }
 
-    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
-        let at = format!("{side} + {depth}");
-        (if in_quads { w.vector(self.gradient, &at) } else { w.element(self.gradient, &at) }, None)
+    fn elements(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        side: &str,
+        depth: &str,
+        group: ElementGroup,
+    ) -> (String, Option<String>) {
+        (group.read(w, self.gradient, &format!("{side} + {depth}")), None)
     }
 }
 

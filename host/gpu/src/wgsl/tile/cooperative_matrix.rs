@@ -4,6 +4,8 @@
 //!
 //! Source: VK_KHR_cooperative_matrix; in WGSL, naga's extension `wgpu_cooperative_matrix`.
 
+use std::fmt;
+
 use super::staging::StagedOperand;
 use super::{CooperativeMatrix, TileMethod, TileOutput, WorkgroupTile};
 use crate::wgsl::writer::ShaderWriter;
@@ -21,10 +23,10 @@ pub(super) struct SubgroupGrid {
 /// Small matrices along the depth of the staged parts.
 const DEEP: usize = 2;
 
-/// Returns the available tiles, the larger one first. The efficiency follows published comparisons of such operations
+/// Returns the available tiles, the larger ones first. The efficiency follows published comparisons of such operations
 /// with multiply-adds of lanes on the same adapter: five to ten times as many.
-pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile; 2] {
-    [([2, 4], [4, 2], 500), ([2, 2], [2, 2], 300)].map(|(groups, each, efficiency)| {
+pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile; 3] {
+    [([2, 4], [4, 2], 500), ([2, 2], [4, 4], 500), ([2, 2], [2, 2], 300)].map(|(groups, each, efficiency)| {
         let sides = [0, 1].map(|side| groups[side] * each[side] * of.side);
         WorkgroupTile {
             sides,
@@ -37,6 +39,13 @@ pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile;
             efficiency,
         }
     })
+}
+
+impl fmt::Display for SubgroupGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, columns] = self.matrices_per_subgroup.map(|each| each * self.matrix.side);
+        write!(f, "{rows}x{columns}")
+    }
 }
 
 impl SubgroupGrid {
@@ -89,12 +98,14 @@ impl SubgroupGrid {
     ) {
         let side = self.matrix.side;
         w.open_for(format!("for (var i = 0u; i < {depth}u; i += {side}u)"), depth / side);
-        // Staged parts are ordered by depth: columns of the first factor, rows of the second.
-        let factors = [("x", "coopLoad", "A", "down", first), ("y", "coopLoadT", "B", "across", second)];
-        for ((name, load, role, place, staged), each) in factors.into_iter().zip(self.matrices_per_subgroup) {
+        let factors = [("x", "A", "down", first), ("y", "B", "across", second)];
+        for ((name, role, place, staged), each) in factors.into_iter().zip(self.matrices_per_subgroup) {
             let (kind, pitch) = (self.matrix_type("f16", role), staged.pitch());
             for at in 0..each {
-                let from = format!("tile_{}[i * {pitch}u + {place} + {}u]", staged.name, at * side);
+                let (from, along_depth) = staged.half_element(&format!("{place} + {}u", at * side), "i");
+                // `coopLoadT` reads rows, `coopLoad` columns. The depth is a row of the first factor and a column of
+                // the second.
+                let load = if along_depth == (role == "A") { "coopLoadT" } else { "coopLoad" };
                 w.line(format!("let {name}{at} = {load}<{kind}>(&{from}, {pitch}u);"));
             }
         }

@@ -1,7 +1,7 @@
 //! Staging: loads one factor's part of a tile from storage through registers into workgroup memory.
 
 use super::lane_tile::SharedTile;
-use super::{ContiguousAxis, TileOperand};
+use super::{ContiguousAxis, ElementGroup, TileOperand};
 use crate::wgsl::writer::ShaderWriter;
 
 /// Padding, in halves, between rows of a factor of cooperative matrices. It keeps rows aligned to a vector of eight and
@@ -21,15 +21,23 @@ pub(in crate::wgsl) struct StagedOperand<'a> {
     pub(in crate::wgsl) depth: usize,
     pub(in crate::wgsl) lanes: usize,
     pub(in crate::wgsl) in_quads: bool,
-    /// Whether it is staged as single halves, for cooperative matrices, instead of vectors of words.
+    /// Whether it is staged as halves, for cooperative matrices, instead of vectors of words.
     pub(in crate::wgsl) halves: bool,
 }
 
 impl StagedOperand<'_> {
     /// Declares the workgroup memory for the factor.
     pub(in crate::wgsl) fn declare_shared_memory(&self, w: &mut ShaderWriter<'_>) {
-        let kind = if self.halves { "f16" } else { "vec4<f32>" };
-        w.global(format!("var<workgroup> tile_{}: array<{kind}, {}>;", self.name, self.depth * self.pitch()));
+        let kind = match (self.halves, self.in_quads) {
+            (true, true) => "vec4<f16>",
+            (true, false) => "f16",
+            (false, _) => "vec4<f32>",
+        };
+        let rows = match self.factor.contiguous_axis() {
+            ContiguousAxis::Depth if self.halves => self.side,
+            ContiguousAxis::Side | ContiguousAxis::Depth => self.depth,
+        };
+        w.global(format!("var<workgroup> tile_{}: array<{kind}, {}>;", self.name, rows * self.pitch()));
     }
 
     /// Returns the number of elements that a lane reads at once.
@@ -42,16 +50,25 @@ impl StagedOperand<'_> {
         self.side * self.depth / (self.lanes * self.width())
     }
 
-    /// Returns the distance from one depth of the tile to the next, in vectors (in halves if staged as halves). It is
-    /// one more than needed if lanes that write together would otherwise have bank conflicts.
+    /// Returns the distance from one row of the tile to the next, in elements of its array. Rows are depths; of halves,
+    /// whose order in memory is kept, they are positions along the side if the factor is contiguous along the depth. The
+    /// distance is larger than needed where lanes that write or read together would otherwise have bank conflicts.
     pub(in crate::wgsl) fn pitch(&self) -> usize {
-        if self.halves {
-            return self.side + HALVES_APART;
-        }
         match self.factor.contiguous_axis() {
+            ContiguousAxis::Side if self.halves => (self.side + HALVES_APART) / self.width(),
+            ContiguousAxis::Depth if self.halves => (self.depth + HALVES_APART) / self.width(),
             ContiguousAxis::Side => self.side / 4,
             ContiguousAxis::Depth => self.side / 4 + 1,
         }
+    }
+
+    /// Returns the array element of a factor staged as halves that begins at these positions, and whether elements that
+    /// follow it are further along the depth.
+    pub(in crate::wgsl) fn half_element(&self, side: &str, depth: &str) -> (String, bool) {
+        let along_depth = self.factor.contiguous_axis() == ContiguousAxis::Depth;
+        let (row, at) = if along_depth { (side, depth) } else { (depth, side) };
+        let at = if self.in_quads { format!("({at}) / 4u") } else { at.to_owned() };
+        (format!("tile_{}[({row}) * {}u + {at}]", self.name, self.pitch()), along_depth)
     }
 
     /// Returns the view of the vectors staged in `array`, `quads` of them for the lane at `place`.
@@ -89,9 +106,26 @@ impl StagedOperand<'_> {
             w.line(format!("let {name}_side{part} = {} + {name}_wide{part};", self.origin));
             self.factor.side(w, &format!("{name}_side{part}"), &format!("{name}_s{part}"));
         }
-        let kind = if self.in_quads { "vec4<f32>" } else { "f32" };
         for part in 0..self.parts() {
-            w.line(format!("var {name}_part{part} = {kind}();"));
+            w.line(format!("var {name}_part{part} = {}();", self.register_type()));
+        }
+    }
+
+    /// Returns the group of elements that a lane reads at once.
+    fn group(&self) -> ElementGroup {
+        match (self.in_quads, self.halves) {
+            (true, true) => ElementGroup::HalfQuad,
+            (true, false) => ElementGroup::Quad,
+            (false, _) => ElementGroup::Single,
+        }
+    }
+
+    /// Returns the type of the registers that hold what a lane has read.
+    fn register_type(&self) -> &'static str {
+        match self.group() {
+            ElementGroup::HalfQuad => "vec4<f16>",
+            ElementGroup::Quad => "vec4<f32>",
+            ElementGroup::Single => "f32",
         }
     }
 
@@ -110,7 +144,7 @@ impl StagedOperand<'_> {
         for part in 0..self.parts() {
             let [side, depth] = self.place_parts(part);
             let (element, inside) =
-                self.factor.element(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.in_quads);
+                self.factor.elements(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.group());
             let mut conditions = Vec::new();
             if !self.size.is_multiple_of(self.side) {
                 conditions.push(format!("{name}_side{side} < {}u", self.size));
@@ -122,9 +156,8 @@ impl StagedOperand<'_> {
             if conditions.is_empty() {
                 w.line(format!("{name}_part{part} = {element};"));
             } else {
-                let zero = if self.in_quads { "vec4<f32>()" } else { "0.0" };
                 let conditions = conditions.join(" && ");
-                w.line(format!("{name}_part{part} = {zero};"));
+                w.line(format!("{name}_part{part} = {}();", self.register_type()));
                 w.line(format!("if ({conditions}) {{ {name}_part{part} = {element}; }}"));
             }
         }
@@ -138,7 +171,9 @@ impl StagedOperand<'_> {
             let [side, depth] = self.place_parts(part);
             let (wide, deep) = (format!("{name}_wide{side}"), format!("{name}_deep{depth}"));
             if self.halves {
-                self.store_halves_to_shared(w, part, &wide, &deep);
+                let (element, _) = self.half_element(&wide, &deep);
+                let part = format!("{name}_part{part}");
+                w.line(format!("{element} = {};", if self.in_quads { part } else { format!("f16({part})") }));
                 continue;
             }
             match (self.factor.contiguous_axis(), self.in_quads) {
@@ -153,21 +188,6 @@ impl StagedOperand<'_> {
                     w.line(format!("tile_{name}[{deep} * {pitch}u + {wide} / 4u][{wide} % 4u] = {name}_part{part};"));
                 }
             }
-        }
-    }
-
-    /// Stores a part to workgroup memory as halves.
-    fn store_halves_to_shared(&self, w: &mut ShaderWriter<'_>, part: usize, wide: &str, deep: &str) {
-        let (name, pitch) = (self.name, self.pitch());
-        if !self.in_quads {
-            return w.line(format!("tile_{name}[{deep} * {pitch}u + {wide}] = f16({name}_part{part});"));
-        }
-        for i in 0..4 {
-            let place = match self.factor.contiguous_axis() {
-                ContiguousAxis::Side => format!("{deep} * {pitch}u + {wide} + {i}u"),
-                ContiguousAxis::Depth => format!("({deep} + {i}u) * {pitch}u + {wide}"),
-            };
-            w.line(format!("tile_{name}[{place}] = f16({name}_part{part}[{i}]);"));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Returns a sweep without its trials.
-pub(in crate::api) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
+pub(in crate::api::sweeps) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
     let mut states: BTreeMap<String, u64> = BTreeMap::new();
     trials.iter().for_each(|trial| *states.entry(trial.state.name().to_owned()).or_default() += 1);
     let document = SweepDocument {
@@ -67,7 +67,7 @@ pub(in crate::api) async fn sweep_with_trials(app: &AppState, record: &SweepReco
     let own = trials.iter().filter(|trial| trial.parent.is_none());
     let rows: Vec<_> = own.filter_map(|trial| Some((trial.parameters.clone(), compared(trial)?))).collect();
     let is_population = sweep.is_some_and(|sweep| sweep.spec().method == SweepMethod::Pbt);
-    let best_lineage = is_population.then(|| lineage(&trials, document.best));
+    let best_lineage = is_population.then(|| trial_lineage(&trials, document.best));
     let importance = parameter_importance(&rows).into_iter().map(|it| ParameterImportanceDocument {
         parameter: it.parameter,
         importance: it.importance,
@@ -122,7 +122,7 @@ fn start_step(job: &JobRecord) -> Option<u64> {
 }
 
 /// Returns the trials whose training led to the trial with this number, oldest first.
-fn lineage(trials: &[TrialDocument], number: Option<u32>) -> Vec<LineageDocument> {
+pub(in crate::api) fn trial_lineage(trials: &[TrialDocument], number: Option<u32>) -> Vec<LineageDocument> {
     let find = |number: u32| trials.iter().find(|trial| trial.number == number);
     // A parent is older than its copy, so this ends.
     let older =

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use saggar_charts::{ChartPanel, LINES_MAX, SeriesLine};
 use serde_json::Value;
 
-use super::{ComparedFields, differing_fields, format_value};
+use super::{ComparedFields, differing_fields, format_value, series_choice};
 use crate::args::CompareArgs;
 use crate::client::ApiClient;
 use crate::commands::jobs::job_series::JobMetrics;
 use crate::commands::series_charts::line_chart;
-use crate::exit::{self, CliError};
+use crate::exit::CliError;
 use crate::output::CliOutput;
 
 /// Parameters that differ and are named beside a job.
@@ -54,28 +54,9 @@ pub(super) fn write(
     args.files.write(&args.look, (format!("{title}{smoothed}"), vec![ChartPanel::Lines(chart)]), output)
 }
 
-/// Returns the metric that is drawn: the one that was named, else `loss`, else the first one by name.
 fn choose_metric(named: Option<&str>, jobs: &[ComparedFields]) -> Result<String, CliError> {
-    let mut known: Vec<&String> = jobs.iter().flat_map(|(job, _)| job.metrics.keys()).collect();
-    known.sort_unstable();
-    known.dedup();
-    let wanted = named.or_else(|| known.iter().find(|name| **name == "loss").map(|name| name.as_str()));
-    let chosen = match wanted {
-        Some(name) => known.iter().find(|known| **known == name),
-        None => known.first(),
-    };
-    chosen.map(|name| (*name).clone()).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
-        let message = match named {
-            Some(name) => format!("--metric {name}: no compared job has this series"),
-            None => "no compared job has a series yet".to_owned(),
-        };
-        let hint = match names.is_empty() {
-            true => "`saggar ps -a` shows what the jobs do".to_owned(),
-            false => format!("there are: {}", names.join(", ")),
-        };
-        CliError::new(exit::NOT_FOUND, "no_series", message).with_hint(hint)
-    })
+    let known = jobs.iter().flat_map(|(job, _)| job.metrics.keys().cloned()).collect();
+    series_choice::choose_series(named, known, ("job", "saggar ps -a"))
 }
 
 /// Returns the parameters by which a job differs from others: ` lr=0.1 batch=64`.

@@ -8,6 +8,7 @@ use saggar_rest::comparisons::{
 use saggar_rest::pipelines::PipelineOutputDocument;
 use serde_json::Value;
 
+use super::run_chart::step_name;
 use crate::output::CliOutput;
 use crate::units;
 
@@ -30,10 +31,7 @@ pub(super) fn print_runs(comparison: &PipelineRunComparisonDocument, output: Cli
     rows.push_differing("params.", &comparison.params);
     let mut same = 0;
     for step in &comparison.steps {
-        let name = match &step.item {
-            Some(item) => format!("{}[{item}]", step.name),
-            None => step.name.clone(),
-        };
+        let name = step_name(step);
         let cell = |attempt: &Option<_>| attempt.as_ref().map_or("-".to_owned(), |it| format_attempt(it, output));
         rows.push(&name, step.attempts.iter().map(cell));
         for out in &step.outputs {
