@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use saggar_compile::compile;
 use saggar_device::{Backend, Meter};
@@ -14,12 +14,17 @@ use saggar_tensor::interp::{InterpTensor, float16};
 use saggar_tensor::op::{BinaryOp, Conv2d, ConvolutionOp, IndexOp, Op, Pool2d, PoolKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-/// Returns the first adapter with each variant of its kernels. Prints SKIP if there is no adapter, or fails if
-/// `REQUIRE_GPU=1`.
-fn devices() -> Vec<Arc<dyn Backend>> {
+/// Returns the first adapter with each variant of its kernels, opened once. Prints SKIP if there is no adapter, or fails
+/// if `REQUIRE_GPU=1`.
+fn devices() -> &'static [Arc<dyn Backend>] {
+    static DEVICES: OnceLock<Vec<Arc<dyn Backend>>> = OnceLock::new();
     if support::adapters("") == 0 {
-        return Vec::new();
+        return &[];
     }
+    DEVICES.get_or_init(open_variants)
+}
+
+fn open_variants() -> Vec<Arc<dyn Backend>> {
     let open = |(workgroup_memory, half_storage, wide_integers)| {
         saggar_gpu::open_tuned(
             0,
@@ -90,7 +95,7 @@ fn float16_rounding_is_to_nearest_even() {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     for device in devices() {
         let inputs = [(DType::F32, &[numbers.len()][..], &bytes[..])];
-        let found = run(&*device, &inputs, |g, x| {
+        let found = run(device.as_ref(), &inputs, |g, x| {
             let half = g.cast(x[0], DType::F16).unwrap();
             as_float32(g, half)
         });
@@ -107,8 +112,8 @@ fn every_float16_survives_upload_and_download() {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for device in devices() {
         let inputs = [(DType::F16, &[1 << 16][..], &bytes[..])];
-        let back = run(&*device, &inputs, |_, x| x[0]);
-        let negated = run(&*device, &inputs, |g, x| g.neg(x[0]).unwrap());
+        let back = run(device.as_ref(), &inputs, |_, x| x[0]);
+        let negated = run(device.as_ref(), &inputs, |g, x| g.neg(x[0]).unwrap());
         for bits in 0..=u16::MAX {
             let at = |bytes: &[u8]| u16::from_le_bytes([bytes[2 * bits as usize], bytes[2 * bits as usize + 1]]);
             if float16::from_bits(bits).is_nan() {
@@ -120,7 +125,8 @@ fn every_float16_survives_upload_and_download() {
         }
         // Tensors that end within a word.
         for length in [0, 1, 3, 65_535] {
-            let back = run(&*device, &[(DType::F16, &[length], &bytes[..2 * length])], |g, x| g.neg(x[0]).unwrap());
+            let back =
+                run(device.as_ref(), &[(DType::F16, &[length], &bytes[..2 * length])], |g, x| g.neg(x[0]).unwrap());
             assert_eq!(back.len(), 2 * length);
             let expected = bytes.chunks_exact(2).map(|half| [half[0], half[1] ^ 0x80]).take(length.min(0x7c01));
             assert!(back.chunks_exact(2).zip(expected).all(|(back, half)| back == half), "{length}");
@@ -149,7 +155,7 @@ fn sums_of_float16_are_accumulated_in_float32() {
     let half = |dims: &'static [usize]| (DType::F16, dims, &ones[..]);
     for device in devices() {
         let largest = |inputs: &[RawInput<'_>], build: &dyn Fn(&mut GraphBuilder, &[NodeId]) -> NodeId| {
-            let found = run(&*device, inputs, |g, x| {
+            let found = run(device.as_ref(), inputs, |g, x| {
                 let half = build(g, x);
                 as_float32(g, half)
             });
@@ -174,14 +180,14 @@ fn results_of_float16_are_rounded_before_they_are_used() {
     let ones = float16_bytes(&[1.0; 4097]);
     for device in devices() {
         let sum = [(DType::F16, &[4097][..], &ones[..])];
-        let found = run(&*device, &sum, |g, x| {
+        let found = run(device.as_ref(), &sum, |g, x| {
             let sum = g.reduce_sum(x[0], &[0], false).unwrap();
             as_float32(g, sum)
         });
         assert_eq!(floats(&found), [4096.0]);
         let (large, one) = (float16_bytes(&[4096.0]), float16_bytes(&[1.0]));
         let operands = [(DType::F16, &[1][..], &large[..]), (DType::F16, &[1], &one)];
-        let found = run(&*device, &operands, |g, x| {
+        let found = run(device.as_ref(), &operands, |g, x| {
             let sum = g.binary(BinaryOp::Add, x[0], x[1]).unwrap();
             let rest = g.binary(BinaryOp::Sub, sum, x[0]).unwrap();
             as_float32(g, rest)
@@ -197,7 +203,7 @@ fn one_program_computes_with_all_data_types() {
         let numbers: Vec<f64> = (0..600).map(|at| f64::from(at % 50)).collect();
         let value = InterpTensor::from_numbers(DType::F16, shape(&[20, 30]), &numbers).unwrap().to_bytes();
         let inputs = [(DType::F16, &[20, 30][..], &value[..]), (DType::I64, &[0, 30], &[])];
-        let found = run(&*device, &inputs, |g, x| {
+        let found = run(device.as_ref(), &inputs, |g, x| {
             let mut total = None;
             for dtype in DType::ALL {
                 let cast = g.cast(x[0], dtype).unwrap();
@@ -230,7 +236,7 @@ fn widened_integers_compare_by_value() {
                     continue;
                 }
                 for ((op, truth), swapped) in comparisons.iter().flat_map(|it| [(it, false), (it, true)]) {
-                    let found = run(&*device, &[(narrow, &[values.len()], &bytes)], |g, x| {
+                    let found = run(device.as_ref(), &[(narrow, &[values.len()], &bytes)], |g, x| {
                         let widened = g.cast(x[0], wide).unwrap();
                         let constant = g.scalar(wide, Scalar::Int(constant)).unwrap();
                         let (a, b) = if swapped { (constant, widened) } else { (widened, constant) };
@@ -269,8 +275,9 @@ fn casts_of_64_bit_integers_to_float_round_to_nearest_even() {
     let signed: Vec<f32> = numbers.iter().map(|&number| number as i64 as f32).collect();
     for device in devices() {
         for (dtype, expected) in [(DType::U64, &unsigned), (DType::I64, &signed)] {
-            let found =
-                floats(&run(&*device, &[(dtype, &[numbers.len()], &bytes)], |g, x| g.cast(x[0], DType::F32).unwrap()));
+            let found = floats(&run(device.as_ref(), &[(dtype, &[numbers.len()], &bytes)], |g, x| {
+                g.cast(x[0], DType::F32).unwrap()
+            }));
             for ((number, expected), found) in numbers.iter().zip(expected).zip(found) {
                 assert_eq!(*expected, found, "{dtype} of {number:#x}");
             }
@@ -291,7 +298,7 @@ fn division_of_64_bit_integers_is_exact() {
     for (dtype, expected) in [(DType::U64, unsigned.collect::<Vec<_>>()), (DType::I64, signed.collect())] {
         for device in devices() {
             let operands = [(dtype, &[count, 1][..], &bytes[..]), (dtype, &[1, count], &bytes)];
-            let found = run(&*device, &operands, |g, x| g.binary(BinaryOp::Div, x[0], x[1]).unwrap());
+            let found = run(device.as_ref(), &operands, |g, x| g.binary(BinaryOp::Div, x[0], x[1]).unwrap());
             let found: Vec<u64> =
                 found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
             for ((pair, expected), found) in pairs().zip(&expected).zip(&found) {

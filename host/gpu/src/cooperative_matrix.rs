@@ -24,7 +24,8 @@ pub(super) fn query_support(adapter: &wgpu::Adapter) -> Option<CooperativeMatrix
     let (info, limits) = (adapter.get_info(), adapter.limits());
     let subgroup = usize::try_from(info.subgroup_min_size).ok()?;
     let is_even = info.subgroup_min_size == info.subgroup_max_size;
-    let fits = limits.max_compute_workgroup_storage_size as usize >= COOPERATIVE_MATRIX_SHARED_BYTES
+    let shared_bytes = limits.max_compute_workgroup_storage_size as usize;
+    let fits = shared_bytes >= COOPERATIVE_MATRIX_SHARED_BYTES
         && limits.max_compute_invocations_per_workgroup as usize >= SUBGROUPS_PER_WORKGROUP_MAX * subgroup;
     if !adapter.features().contains(FEATURES) || !is_even || !fits {
         return None;
@@ -38,7 +39,7 @@ pub(super) fn query_support(adapter: &wgpu::Adapter) -> Option<CooperativeMatrix
         })
     };
     let side = [16, 8].into_iter().find(|&side| has(side))?;
-    Some(CooperativeMatrix { side: side as usize, subgroup })
+    Some(CooperativeMatrix { side: side as usize, subgroup, shared_bytes })
 }
 
 /// Returns the element of a factor at a position: small integers, so that sums of products are exact in 16 bits.

@@ -1,6 +1,6 @@
 //! The context of all measurements: the device, the peers' environment, a folder and time limits.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(crate) struct BenchContext {
     pub(crate) folder: PathBuf,
     /// Our time divided by a peer's, by comparison; means are computed from these.
     pub(crate) ratios: RefCell<Vec<(String, f64)>>,
+    /// Whether the peer of the last comparison computed on a GPU.
+    pub(crate) peer_has_cuda: Cell<bool>,
     python: Option<PathBuf>,
     sources: PathBuf,
     /// Opened by the first benchmark that needs it.
@@ -54,6 +56,7 @@ impl BenchContext {
             patience: arguments.patience,
             folder,
             ratios: RefCell::default(),
+            peer_has_cuda: Cell::default(),
             python: arguments.python.clone(),
             sources: arguments.sources.clone().unwrap_or_else(|| package.join("benches/peers")),
             environment: OnceCell::new(),

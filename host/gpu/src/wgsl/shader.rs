@@ -44,7 +44,7 @@ pub struct ShaderTuning {
     pub subgroup: Option<usize>,
 }
 
-/// Most bytes of workgroup memory of products by cooperative matrices; checked by a test.
+/// Fewest bytes of workgroup memory with which products by cooperative matrices are possible.
 pub const COOPERATIVE_MATRIX_SHARED_BYTES: usize = 32 << 10;
 
 /// A cooperative matrix operation: a subgroup multiplies two small square matrices of 16-bit floats and adds the
@@ -55,6 +55,8 @@ pub struct CooperativeMatrix {
     pub side: usize,
     /// Lanes of a subgroup; every subgroup has the same size.
     pub subgroup: usize,
+    /// Bytes of workgroup memory that a product can use: at least [`COOPERATIVE_MATRIX_SHARED_BYTES`].
+    pub shared_bytes: usize,
 }
 
 impl ShaderTuning {

@@ -166,7 +166,7 @@ impl fmt::Display for WorkgroupTile {
         let [rows, columns] = self.sides;
         match self.method {
             TileMethod::Lanes(_) => write!(f, "lanes {rows}x{columns}"),
-            TileMethod::CooperativeMatrix(grid) => write!(f, "matrices {rows}x{columns} in {grid}"),
+            TileMethod::CooperativeMatrix(grid) => write!(f, "matrices {rows}x{columns}x{} in {grid}", self.depth),
         }
     }
 }

@@ -23,9 +23,7 @@ pub(super) fn measure(stage: &BenchContext, kind: &str, most: f64) -> Result<Vec
                     PerformanceGoal::TimeAtMost(most),
                 );
                 let row = if compiled && !tf32 { row } else { row.without_goal() };
-                // A TF32 row exists only with CUDA; it tells whether the goal's row can be judged.
-                let cuda = stage.ratios.borrow().iter().any(|(name, _)| name.ends_with("TF32 on"));
-                rows.push(row.mark_unjudged(reason_not_judged(stage, cuda)));
+                rows.push(row.mark_unjudged(reason_not_judged(stage, stage.peer_has_cuda.get())));
             }
             Err(reason) if compiled && !tf32 => rows.push(ComparisonRow::without_figures(&reason)),
             Err(_) => {}

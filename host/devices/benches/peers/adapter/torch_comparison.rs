@@ -146,6 +146,7 @@ fn comparison_row(
     [ours, theirs]: [Timing; 2],
 ) -> ComparisonRow {
     let [kind, what, _] = subject.peer;
+    stage.peer_has_cuda.set(facts["cuda"].as_bool().unwrap_or_default());
     stage.ratios.borrow_mut().push((format!("{kind}-{what}, {}", way.name()), ours.median / theirs.median));
     let goal = (subject.goal)(&way);
     let row = ComparisonRow::new(

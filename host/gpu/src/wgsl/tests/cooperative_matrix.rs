@@ -4,8 +4,10 @@ use super::*;
 use crate::wgsl::{COOPERATIVE_MATRIX_SHARED_BYTES, CooperativeMatrix};
 
 const HALVES: [DType; 3] = [DType::F16; 3];
-const TUNING: ShaderTuning =
-    ShaderTuning { cooperative_matrix: Some(CooperativeMatrix { side: 16, subgroup: 32 }), ..ShaderTuning::UNLIMITED };
+const TUNING: ShaderTuning = ShaderTuning {
+    cooperative_matrix: Some(CooperativeMatrix { side: 16, subgroup: 32, shared_bytes: 48 << 10 }),
+    ..ShaderTuning::UNLIMITED
+};
 
 fn f16_matmul([batch, m, n, k]: [usize; 4], transposes: [bool; 2], dtypes: [DType; 3]) -> (Program, KernelBody) {
     let side =
@@ -26,7 +28,11 @@ fn f16_matmuls_use_cooperative_matrices_where_available() {
             for dtypes in [HALVES, [DType::F16, DType::F16, DType::F32]] {
                 for side in [8, 16] {
                     let tuning = ShaderTuning {
-                        cooperative_matrix: Some(CooperativeMatrix { side, subgroup: 2 * side }),
+                        cooperative_matrix: Some(CooperativeMatrix {
+                            side,
+                            subgroup: 2 * side,
+                            shared_bytes: COOPERATIVE_MATRIX_SHARED_BYTES,
+                        }),
                         ..TUNING
                     };
                     let (program, body) = f16_matmul(sizes, turned, dtypes);
@@ -54,7 +60,13 @@ fn f16_matmuls_use_cooperative_matrices_where_available() {
 
 #[test]
 fn cooperative_matrix_tiles_fit_in_shared_memory() {
-    let (program, body) = f16_matmul([1, 1024, 1024, 256], [false, true], HALVES);
-    let bytes = shared_bytes(&validated_shader(&program, body, TUNING));
-    assert!(bytes > 0 && bytes <= COOPERATIVE_MATRIX_SHARED_BYTES, "{bytes} bytes");
+    for limit in [COOPERATIVE_MATRIX_SHARED_BYTES, 48 << 10] {
+        let matrix = CooperativeMatrix { side: 16, subgroup: 32, shared_bytes: limit };
+        let tuning = ShaderTuning { cooperative_matrix: Some(matrix), ..TUNING };
+        for turned in [[false, true], [true, false]] {
+            let (program, body) = f16_matmul([1, 1024, 1024, 256], turned, HALVES);
+            let bytes = shared_bytes(&validated_shader(&program, body, tuning));
+            assert!(bytes > 0 && bytes <= limit, "{bytes} bytes of {limit}");
+        }
+    }
 }

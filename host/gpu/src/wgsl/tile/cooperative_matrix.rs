@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::staging::StagedOperand;
+use super::staging::{self, StagedOperand};
 use super::{CooperativeMatrix, TileMethod, TileOutput, WorkgroupTile};
 use crate::wgsl::writer::ShaderWriter;
 
@@ -20,24 +20,37 @@ pub(super) struct SubgroupGrid {
     matrices_per_subgroup: [usize; 2],
 }
 
-/// Small matrices along the depth of the staged parts.
-const DEEP: usize = 2;
+/// A tile's subgroups and small matrices per subgroup, down and across; small matrices along the depth of the staged
+/// parts; throughput in percent of the largest tile by lanes.
+type TileChoice = ([usize; 2], [usize; 2], usize, usize);
 
-/// Returns the available tiles, the larger ones first. The efficiency follows published comparisons of such operations
-/// with multiply-adds of lanes on the same adapter: five to ten times as many.
-pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile; 3] {
-    [([2, 4], [4, 2], 500), ([2, 2], [4, 4], 500), ([2, 2], [2, 2], 300)].map(|(groups, each, efficiency)| {
+/// The tiles, in the order in which they are preferred among those of equal estimated time. The throughput follows
+/// published comparisons of such operations with multiply-adds of lanes on the same adapter: five to ten times as many.
+const CHOICES: [TileChoice; 5] = [
+    ([2, 2], [4, 4], 4, 500),
+    ([2, 4], [4, 4], 2, 500),
+    ([2, 2], [4, 4], 2, 500),
+    ([2, 4], [4, 2], 2, 500),
+    ([2, 2], [2, 2], 2, 300),
+];
+
+/// Returns the tiles that fit into the adapter's workgroup memory.
+pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> impl Iterator<Item = WorkgroupTile> {
+    CHOICES.into_iter().filter_map(move |(groups, each, deep, efficiency)| {
         let sides = [0, 1].map(|side| groups[side] * each[side] * of.side);
-        WorkgroupTile {
+        let depth = deep * of.side;
+        let staged: usize = sides.iter().map(|&side| staging::half_bytes_max(side, depth)).sum();
+        let sums = groups[0] * groups[1] * of.side * of.side * size_of::<f32>();
+        (staged + sums <= of.shared_bytes).then(|| WorkgroupTile {
             sides,
-            depth: DEEP * of.side,
+            depth,
             method: TileMethod::CooperativeMatrix(SubgroupGrid {
                 matrix: of,
                 subgroups: groups,
                 matrices_per_subgroup: each,
             }),
             efficiency,
-        }
+        })
     })
 }
 

@@ -8,6 +8,11 @@ use crate::wgsl::writer::ShaderWriter;
 /// avoids bank conflicts.
 const HALVES_APART: usize = 8;
 
+/// Returns the most bytes of workgroup memory of a factor staged as halves, whichever axis it is contiguous along.
+pub(in crate::wgsl) fn half_bytes_max(side: usize, depth: usize) -> usize {
+    size_of::<u16>() * (side * (depth + HALVES_APART)).max(depth * (side + HALVES_APART))
+}
+
 /// One factor's part of a tile during staging.
 pub(in crate::wgsl) struct StagedOperand<'a> {
     pub(in crate::wgsl) factor: &'a dyn TileOperand,
