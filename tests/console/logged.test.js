@@ -114,7 +114,23 @@ test('new steps appear, and the step that was chosen stays', () => {
 });
 
 test('a job that logged nothing has no panel', () => visit(running([]), async (page) => {
-  await page.locator('.files', { hasText: 'Outputs' }).waitFor();
+  await page.getByText('The job wrote no files.').waitFor();
   assert.equal(await page.locator('.logged-item').count(), 0);
   assert.ok(await page.locator('section.logged').isHidden());
 }));
+
+for (const [look, options] of Object.entries(looks)) {
+  test(`what a real training logged is shown, ${look}`, () => on(`jobs/${process.env.LOGGED_JOB}`, async (page) => {
+    const gradient = tile(page, 'image pictures/gradient');
+    await gradient.locator('img').waitFor();
+    assert.equal(await gradient.locator('img').evaluate((image) => image.naturalWidth), 16);
+    await tile(page, 'histogram weights/all').locator('.histogram-bars').waitFor();
+    assert.deepEqual(await tile(page, 'table classes').locator('tbody tr').first().locator('td').allTextContents(), ['cat', '0.508', '1', 'false']);
+    await gradient.getByRole('slider').focus();
+    await page.keyboard.press('ArrowLeft');
+    await becomes(() => gradient.locator('output').textContent(), 'step 7');
+    await becomes(() => gradient.locator('img').getAttribute('alt'), 'pictures/gradient at step 7');
+    await isUsable(page);
+    await shot(page, `logged-real-${look}`);
+  }, options));
+}

@@ -34,7 +34,7 @@ pub struct LoggedItemDocument {
     pub histogram: Option<HistogramDocument>,
 }
 
-/// The file of a logged histogram or table.
+/// The file of a logged histogram or table. Their members are required, so that one is not read as the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "LoggedValue")]
@@ -47,7 +47,6 @@ pub enum LoggedValueDocument {
 
 /// A logged histogram.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 #[schemars(rename = "LoggedHistogram")]
 pub struct HistogramDocument {
     /// The edges of the bins, rising: one more than there are bins.
@@ -58,7 +57,6 @@ pub struct HistogramDocument {
 
 /// A logged table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 #[schemars(rename = "LoggedTable")]
 pub struct TableDocument {
     /// The columns, which all have the same number of values.

@@ -39,11 +39,18 @@ export function loggedPanel(root, job) {
     },
   });
 
+  /** Some of each kind, and then the others in their order. */
+  function first(series) {
+    const some = new Set(['image', 'table', 'histogram'].flatMap((kind) => series.filter((one) => one.kind === kind).slice(0, SHOWN_FIRST / 3)));
+    for (const one of series) if (some.size < SHOWN_FIRST) some.add(one);
+    return series.filter((one) => some.has(one));
+  }
+
   function render() {
     const series = seriesOf(items.list());
     root.hidden = series.length === 0;
     const matching = series.filter(({ name }) => name.toLowerCase().includes(view.words.trim().toLowerCase()));
-    const shown = view.all ? matching : matching.slice(0, SHOWN_FIRST);
+    const shown = view.all ? matching : first(matching);
     patch(tools, series.length > 3 && h('input', { type: 'search', 'data-input': 'words', 'aria-label': 'Names to show', placeholder: 'Filter names', value: view.words }));
     const wanted = new Set(shown.map(({ kind, name }) => `${kind} ${name}`));
     for (const [key, one] of tiles) {
