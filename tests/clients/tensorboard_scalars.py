@@ -17,7 +17,8 @@ for run in multiplexer.Runs():
     assert accumulator.SummaryMetadata, run
     tags = {}
     for tag in accumulator.Tags()["tensors"]:
-        assert accumulator.SummaryMetadata(tag).plugin_data.plugin_name == "scalars", tag
+        if accumulator.SummaryMetadata(tag).plugin_data.plugin_name != "scalars":
+            continue
         tags[tag] = [
             [event.step, float(tensor_util.make_ndarray(event.tensor_proto)), event.wall_time]
             for event in accumulator.Tensors(tag)

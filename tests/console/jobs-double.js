@@ -101,6 +101,19 @@ export async function serve(page, server) {
       const cut = series.filter(({ points }) => points.length === server.pointsMax).map(({ points }) => points.at(-1)[0] + 1);
       return json(route, { series, next: cut.length ? Math.min(...cut) : null });
     }
+    if (part === 'logged') {
+      const [, step, itemKind, ...itemName] = rest;
+      const all = server.logged ?? [];
+      if (step) {
+        const { content } = all.find((item) => item.step === Number(step) && item.kind === itemKind && item.name === itemName.join('/'));
+        return itemKind === 'image' ? route.fulfill({ contentType: 'image/png', body: content }) : json(route, content);
+      }
+      const wanted = all.filter((item) => item.step >= Number(searchParams.get('from') ?? 0)
+        && [item.kind, null].includes(searchParams.get('kind')) && [item.name, null].includes(searchParams.get('name')));
+      const values = searchParams.has('values');
+      const items = wanted.map(({ content, ...item }) => (values ? { ...item, histogram: content } : item));
+      return json(route, { items, next: null });
+    }
     if (part === 'output') return json(route, { files: server.files ?? [] });
     if (part === 'checkpoints') return json(route, { checkpoints: server.checkpoints ?? [] });
     const details = server.details?.[name] ?? { attempts: [], phases: [], events: [] };

@@ -10,6 +10,7 @@ mod guests;
 mod http;
 mod inference_clients;
 mod jobs;
+mod logged_items;
 mod mounts;
 pub mod onnx;
 pub mod pipelines;
@@ -28,6 +29,7 @@ pub use guests::{build_plugin, guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
 pub use inference_clients::{client_output, publish_echo, run_inference_client, serve_inference_models};
 pub use jobs::SteadyJob;
+pub use logged_items::check_logged_items_of_mlp;
 pub use mounts::unshare_command;
 pub use process::{
     child_processes, command_as_user, kill_9, lower_priority, memory_kib, processes_of, worker_processes,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{ServerProcess, guest, lenet, root};
+use saggar_tests::{ServerProcess, SteadyJob, guest, lenet, root};
 
 /// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
@@ -113,6 +113,20 @@ fn the_console_lists_jobs_datasets_and_devices() {
     for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview", "graph"] {
         check(name, &server, home.path(), &[]);
     }
+}
+
+/// Against a double with many steps, and against the real server.
+#[test]
+fn the_console_shows_what_a_training_logged() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(home.path());
+    let job = SteadyJob::with_steps(8).with_parameter("items", true).submit(&server);
+    server.wait_for_job(&job);
+    let image = root().join("examples/digits/held-out/7.png");
+    check("logged", &server, home.path(), &[("LOGGED_IMAGE", image.to_str().unwrap()), ("LOGGED_JOB", &job)]);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn project(place: &Path) {
 fn jobs(session: &mut JsonSession<'_>) {
     let run = "run --task train --experiment lr --wait -- steps=5";
     assert_eq!(session.json(run)["name"], "steady-1");
-    assert_eq!(session.json(&format!("{run} write=a.txt=3"))["name"], "steady-2");
+    assert_eq!(session.json(&format!("{run} items=true write=a.txt=3"))["name"], "steady-2");
     assert_eq!(session.json("status steady-1")["state"], "SUCCEEDED");
     assert_eq!(session.json("ps -a").as_array().unwrap().len(), 2);
     let lines = session.documents("logs steady-1", "");
@@ -131,6 +131,7 @@ fn jobs(session: &mut JsonSession<'_>) {
         "output tail steady-2 a.txt",
         "output get steady-2 a.txt -o out",
         "output checkpoints steady-1",
+        "logged steady-2 -o pictures",
         "schedule set often 15+23+29+2+* --like steady-1",
         "schedule apply",
         "schedule ls",

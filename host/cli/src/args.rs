@@ -48,8 +48,8 @@ pub(crate) use data::{
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
-    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, MetricsArgs, NoteArgs, PauseArgs, ReplayArgs,
-    RestartArgs, RmArgs, ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
+    CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, LoggedArgs, MetricsArgs, NoteArgs, PauseArgs,
+    ReplayArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
 };
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
@@ -139,6 +139,8 @@ pub(crate) enum CliCommand {
     Note(NoteArgs),
     /// Show a job's metric series.
     Metrics(MetricsArgs),
+    /// List the images, tables and histograms that a job logged, or save them as files.
+    Logged(LoggedArgs),
     /// Remove finished jobs with their logs, outputs and checkpoints.
     Rm(RmArgs),
     /// Remove old finished jobs.

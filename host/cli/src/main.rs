@@ -144,6 +144,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Tag(args) => commands::jobs::tag(&args, &client, output).map(|()| 0),
         CliCommand::Note(args) => commands::jobs::note(&args, &client, output).map(|()| 0),
         CliCommand::Metrics(args) => commands::jobs::metrics(&args, &client, output).map(|()| 0),
+        CliCommand::Logged(args) => commands::jobs::logged(&args, &client, output).map(|()| 0),
         CliCommand::Rm(args) => commands::jobs::rm(&args, &client, output).map(|()| 0),
         CliCommand::Gc(args) => commands::jobs::gc(&args, &client, output).map(|()| 0),
         CliCommand::Plugins(args) => commands::plugins::plugins(&args, &client, output),

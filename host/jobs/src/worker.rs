@@ -7,6 +7,7 @@ mod data_step;
 mod initial_state;
 mod job_context;
 mod log_placeholders;
+mod logged_items;
 mod lost_device;
 mod measurement;
 mod metering;

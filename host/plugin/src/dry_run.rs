@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use saggar_device::{Backend, Meter, NullBackend};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 use saggar_store::dataset::ColumnarDataset;
+use saggar_store::{LoggedItem, LoggedKey};
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
@@ -89,6 +90,8 @@ impl JobContext for DryRunContext {
     }
 
     fn metric(&mut self, _: u64, _: &str, _: f64) {}
+
+    fn log_item(&mut self, _: LoggedKey, _: LoggedItem) {}
 
     fn progress(&mut self, _: u64, _: u64) {}
 

@@ -1,14 +1,15 @@
 //! The job interface of a plugin: parameters, metrics, checkpoints and publication. It is implemented with
 //! [`crate::JobContext`].
 
+mod logged_items;
 pub(crate) mod train_role;
 
 use saggar_store::checkpoint::{Checkpoint, VariableKind};
-use saggar_store::is_output_path;
+use saggar_store::{LoggedItem, is_output_path};
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
-use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
+use crate::bindings::job::{Host, ImageLayout, OpenedModel as WitOpenedModel, TableColumn};
 use crate::call_limits::CallInterrupted;
 use crate::datasets::batch_iterator::BatchIterator;
 use crate::host_error::HostError;
@@ -18,6 +19,7 @@ use crate::limits::{
     CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
 };
 use crate::loss_scale::loss_scale_state::is_host_variable;
+use crate::tensors::device_tensor::DeviceTensor;
 use crate::variables::namespace::VariableNamespace;
 use train_role::TrainRole;
 
@@ -104,6 +106,31 @@ impl Host for InstanceState {
             train.series.insert(name.to_owned());
         }
         train.context.metric(step, name, value);
+        Ok(())
+    }
+
+    fn log_image(
+        &mut self,
+        step: u64,
+        name: String,
+        image: Resource<DeviceTensor>,
+        layout: ImageLayout,
+    ) -> Result<(), HostError> {
+        let key = logged_items::image_key(step, name)?;
+        let image = self.read_image(&key.name, &image, layout)?;
+        self.train_role()?.context.log_item(key, LoggedItem::Image(image));
+        Ok(())
+    }
+
+    fn log_table(&mut self, step: u64, name: String, columns: Vec<TableColumn>) -> Result<(), HostError> {
+        let (key, table) = logged_items::check_table(step, name, columns)?;
+        self.train_role()?.context.log_item(key, table);
+        Ok(())
+    }
+
+    fn log_histogram(&mut self, step: u64, name: String, edges: Vec<f64>, counts: Vec<u64>) -> Result<(), HostError> {
+        let (key, histogram) = logged_items::check_histogram(step, name, edges, counts)?;
+        self.train_role()?.context.log_item(key, histogram);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
+use saggar_store::{LoggedItem, LoggedKey};
 
 use crate::dispatch_observer::DispatchObserver;
 use crate::error::PluginError;
@@ -76,6 +77,10 @@ pub trait JobContext: Send {
 
     /// Records a value of a named series. It can be infinite or NaN.
     fn metric(&mut self, step: u64, name: &str, value: f64);
+
+    /// Records an image, a table or a histogram, replacing one with the same key. It was checked. Items beyond the job's
+    /// limits, and items that cannot be stored, are dropped, and the job's log says so.
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem);
 
     /// Records that `step` of `of` steps are done.
     fn progress(&mut self, step: u64, of: u64);

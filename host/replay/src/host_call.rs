@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use saggar_store::Digest;
+use saggar_store::{Digest, LoggedItem, LoggedKey};
 use serde::{Deserialize, Serialize};
 
 /// A call of a training, with its effects as digests: SHA-256 in hexadecimal digits.
@@ -60,6 +60,13 @@ pub enum HostCall {
         /// The digest of its content.
         content: String,
     },
+    /// An image, a table or a histogram was logged.
+    LogItem {
+        /// Its step, its kind and its name, joined by `/`.
+        key: String,
+        /// The digest of its content.
+        content: String,
+    },
     /// A phase began.
     Phase {
         /// The name of the phase.
@@ -77,6 +84,7 @@ impl HostCall {
             HostCall::Publish { model, .. } => format!("the version of model `{model}` that was published"),
             HostCall::OpenModel { model, .. } => format!("the version of model `{model}` that was read"),
             HostCall::WriteOutput { path, .. } => format!("the output `{path}`"),
+            HostCall::LogItem { key, .. } => format!("the logged item `{key}`"),
             HostCall::Phase { name } => format!("the phase `{name}`"),
         }
     }
@@ -102,9 +110,8 @@ impl HostCall {
                 whole(&number_of_bits(old), &number_of_bits(new))
             }
             (HostCall::Checkpoint { variables: old }, HostCall::Checkpoint { variables: new })
-            | (HostCall::WriteOutput { content: old, .. }, HostCall::WriteOutput { content: new, .. }) => {
-                whole(old, new)
-            }
+            | (HostCall::WriteOutput { content: old, .. }, HostCall::WriteOutput { content: new, .. })
+            | (HostCall::LogItem { content: old, .. }, HostCall::LogItem { content: new, .. }) => whole(old, new),
             (recorded, replayed) => whole(&format!("{recorded:?}"), &format!("{replayed:?}")),
         })
     }
@@ -151,6 +158,11 @@ fn number_of_bits(bits: &str) -> String {
     u64::from_str_radix(bits, 16).map_or_else(|_| bits.to_owned(), |bits| f64::from_bits(bits).to_string())
 }
 
+/// Returns the call that logs an item. An item that cannot be encoded, which no training logs, has no content.
+pub(crate) fn log_item_call(key: &LoggedKey, item: &LoggedItem) -> HostCall {
+    HostCall::LogItem { key: key.to_string(), content: digest_of(&item.encode().unwrap_or_default()) }
+}
+
 /// Returns the digest of bytes as a recording contains it.
 pub(crate) fn digest_of(bytes: &[u8]) -> String {
     Digest::of(bytes).hex()
@@ -186,6 +198,7 @@ mod tests {
             dispatch("1", "2"),
             HostCall::Checkpoint { variables: digest_of(b"") },
             HostCall::WriteOutput { path: "a/b".to_owned(), content: digest_of(b"x") },
+            HostCall::LogItem { key: "1/image/a".to_owned(), content: digest_of(b"x") },
             HostCall::Phase { name: "post".to_owned() },
         ];
         for call in calls {

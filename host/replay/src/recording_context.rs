@@ -7,9 +7,9 @@ use saggar_device::Backend;
 use saggar_plugin::{
     BatchShards, DispatchObserver, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
-use saggar_store::{Checkpoint, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 
-use crate::host_call::{HostCall, bits_of_number, digest_of};
+use crate::host_call::{HostCall, bits_of_number, digest_of, log_item_call};
 use crate::recorder::CallRecorder;
 use crate::recording_observer::RecordingObserver;
 
@@ -71,6 +71,11 @@ impl JobContext for RecordingContext {
     fn metric(&mut self, step: u64, name: &str, value: f64) {
         self.recorder.record(HostCall::Metric { step, name: name.to_owned(), bits: bits_of_number(value) });
         self.inner.metric(step, name, value);
+    }
+
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
+        self.recorder.record(log_item_call(&key, &item));
+        self.inner.log_item(key, item);
     }
 
     fn progress(&mut self, step: u64, of: u64) {

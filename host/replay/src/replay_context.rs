@@ -8,11 +8,11 @@ use saggar_device::Backend;
 use saggar_plugin::{
     BatchShards, DispatchObserver, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
-use saggar_store::{Checkpoint, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 
 use crate::comparison::{CallComparison, ReplayRange};
 use crate::dispatch_watch::DispatchWatch;
-use crate::host_call::{HostCall, bits_of_number, digest_of};
+use crate::host_call::{HostCall, bits_of_number, digest_of, log_item_call};
 use crate::recorded_calls::RecordedCalls;
 use crate::recording_context::first_step;
 use crate::report::ReplayReport;
@@ -139,6 +139,10 @@ impl JobContext for ReplayContext {
         if value.is_finite() {
             self.inner.metric(step, name, value);
         }
+    }
+
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
+        self.comparison.compare(&log_item_call(&key, &item));
     }
 
     fn progress(&mut self, step: u64, of: u64) {

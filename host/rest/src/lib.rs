@@ -22,6 +22,7 @@ pub mod history;
 pub mod job_metrics;
 pub mod jobs;
 pub mod keys;
+pub mod logged_items;
 pub mod mlflow;
 pub mod model_commands;
 pub mod model_graphs;

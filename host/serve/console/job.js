@@ -9,6 +9,7 @@ import { checkpoints, deploy, fetchable, outputs } from './files.js';
 import { facts, heading, history, specification, title } from './facts.js';
 import { hasLineage, lineageOfJob, lineageRow } from './lineage.js';
 import { logView } from './log.js';
+import { loggedPanel } from './logged.js';
 import { orders } from './orders.js';
 import { poll } from './poll.js';
 import { restart } from './restart.js';
@@ -31,7 +32,10 @@ export function jobPage(root, { name, part }, live) {
   const parts = frame(root, name);
   const log = logView(parts.log, name, live);
   const curves = charts(parts.charts, name);
+  const logged = loggedPanel(parts.logged, name);
   const series = growing((from) => ask('GET', `${jobPath(name, 'metrics')}?from=${from}`));
+  /** Whether another attempt may have replaced what was logged. */
+  let redone = false;
   /** When the files were asked for last. */
   let filesAt = -EVERY_MS;
   fetchable(parts.page);
@@ -67,6 +71,7 @@ export function jobPage(root, { name, part }, live) {
     Object.assign(state, { job, attempts, phases, events });
     // Another attempt does steps again; those before it may have other values.
     if (undone) series.clear();
+    redone ||= undone;
     log.update({ attempts, state: job.state });
     patch(parts.spec, specification(job));
     showFiles();
@@ -99,6 +104,8 @@ export function jobPage(root, { name, part }, live) {
     Object.assign(state, { files, checkpoints: stored });
     filesAt = performance.now();
     showFiles();
+    await logged.more(redone);
+    redone = false;
   }
 
   const look = poll(async () => {
@@ -200,6 +207,7 @@ export function jobPage(root, { name, part }, live) {
     leave() {
       quiet();
       curves.leave();
+      logged.leave();
     },
   };
 }
@@ -213,6 +221,7 @@ function frame(root, name) {
     lineage: card('', 'Lineage'),
     ribbon: card('', 'Attempts'),
     charts: h('div'),
+    logged: card('logged', 'Images, tables and histograms'),
     log: card('', 'Log'),
     files: card('', 'Outputs'),
     checkpoints: card('', 'Checkpoints'),
@@ -223,7 +232,7 @@ function frame(root, name) {
   parts.rest = h(
     'div',
     { class: 'job-rest' },
-    parts.facts, parts.lineage, parts.ribbon, numbers, parts.log,
+    parts.facts, parts.lineage, parts.ribbon, numbers, parts.logged, parts.log,
     h('div', { class: 'two files-row' }, parts.checkpoints, parts.files),
     h('div', { class: 'two' }, parts.spec, parts.events),
   );

@@ -14,6 +14,7 @@ pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+pub(crate) mod logged_items;
 pub(crate) mod logs;
 mod metric_values;
 pub(crate) mod model_bundles;

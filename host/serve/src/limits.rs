@@ -33,6 +33,10 @@ pub const MLFLOW_CHART_RUNS_MAX: usize = 100;
 pub const MLFLOW_CHART_POINTS_MAX: usize = 2500;
 /// Bytes of a file of MLflow's pages.
 pub const MLFLOW_UI_FILE_BYTES_MAX: u64 = 64 << 20;
+/// Logged items of a job in one response.
+pub const LOGGED_ITEMS_ANSWERED_MAX: usize = 1000;
+/// Logged items of a job in one response with the bins of histograms, which have up to 20 KiB each.
+pub const LOGGED_VALUES_ANSWERED_MAX: usize = 200;
 /// Bytes that clients of MLflow's interface can log between two checks of the storage quota, which walk directories.
 pub const LOGGED_BYTES_UNCHECKED_MAX: u64 = 1 << 20;
 /// Characters of a path or header in the access log.

@@ -8,7 +8,7 @@ pub(crate) mod described_response;
 mod document;
 pub(crate) mod operation;
 pub(crate) mod operation_response;
-mod schema_catalog;
+pub(crate) mod schema_catalog;
 mod signature;
 
 use std::sync::OnceLock;

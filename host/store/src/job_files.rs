@@ -1,9 +1,9 @@
-//! Files of jobs: the outputs that plugins wrote by name, and the logs and recordings of attempts.
+//! Files of jobs: the outputs that plugins wrote by name, the items that they logged by step, and the logs and
+//! recordings of attempts.
 //!
-//! One trait, [`JobFiles`], for every place where they can be. Outputs are replaced as a whole. Logs and recordings only
-//! grow. Plugins
-//! and clients choose the paths of outputs, so [`is_output_path`](crate::outputs::is_output_path) checks each before it
-//! reaches the store.
+//! One trait, [`JobFiles`], for every place where they can be. Outputs and logged items are replaced as a whole. Logs and
+//! recordings only grow. Plugins and clients choose the paths of outputs and the names of logged items, so
+//! [`is_output_path`](crate::outputs::is_output_path) checks each before it reaches the store.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::error::StoreError;
+use crate::logged_items::{LoggedKey, StoredItem};
 use crate::outputs::OutputFile;
 
 mod local;
@@ -52,6 +53,24 @@ pub trait JobFiles: Debug + Send + Sync {
     /// Returns any error of the file system or the object store.
     fn output_directory(&self, job: &str) -> io::Result<PathBuf>;
 
+    /// Stores a logged item durably, replacing one with the same key.
+    ///
+    /// # Errors
+    /// Returns `Io` or `Object` if it cannot be written.
+    fn write_logged_item(&self, job: &str, key: &LoggedKey, data: &[u8]) -> Result<(), StoreError>;
+
+    /// Returns a job's logged items, sorted by key. Empty if the job logged nothing.
+    ///
+    /// # Errors
+    /// Returns any error of the file system or the object store.
+    fn list_logged_items(&self, job: &str) -> io::Result<Vec<StoredItem>>;
+
+    /// Returns the file of a logged item, or `None` if there is no item with this key.
+    ///
+    /// # Errors
+    /// Returns any error of the file system or the object store.
+    fn read_logged_item(&self, job: &str, key: &LoggedKey) -> io::Result<Option<Vec<u8>>>;
+
     /// Opens the log of an attempt for appending, and creates it if it does not exist. A log has one writer.
     ///
     /// # Errors
@@ -82,8 +101,8 @@ pub trait JobFiles: Debug + Send + Sync {
     /// Returns any error of the file system or the object store.
     fn read_recording(&self, job: &str, attempt: u32) -> io::Result<Vec<u8>>;
 
-    /// Removes a job's outputs, logs and recordings. Returns the bytes that this freed. Removing again completes an interrupted
-    /// removal.
+    /// Removes a job's outputs, logged items, logs and recordings. Returns the bytes that this freed. Removing again
+    /// completes an interrupted removal.
     ///
     /// # Errors
     /// Returns `BadName` if the identifier is not valid; `Io` or `Object`, after which removing again is safe.

@@ -19,9 +19,11 @@ pub mod image_resizer;
 pub mod job_files;
 pub mod keys;
 pub mod limits;
+pub mod logged_items;
 pub mod models;
 pub mod objects;
 pub mod outputs;
+pub mod png_encoder;
 pub mod projects;
 pub mod records;
 pub mod regular_file;
@@ -53,6 +55,7 @@ pub use error::{BundleError, CheckpointError, DatasetError, ModelError, RecordEr
 pub use external_runs::{ExternalRunError, ExternalRunStore};
 pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
+pub use logged_items::{LoggedItem, LoggedKey, LoggedKind, StoredItem};
 pub use models::{
     ModelPublication, ModelRegistry, PublishedVersion, ScannedVersion, VersionCompleteness, VersionFiles,
 };

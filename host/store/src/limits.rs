@@ -215,6 +215,24 @@ pub const OUTPUT_STAGING_SECONDS_MAX: u64 = 3600;
 /// Files in one listing of a job's outputs.
 pub const OUTPUTS_LISTED_MAX: usize = 10_000;
 
+/// Images, tables and histograms that are kept of a job.
+pub const LOGGED_ITEMS_MAX: usize = 10_000;
+
+/// Bytes of the files of all of them.
+pub const LOGGED_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a logged table's file, and of a logged image's pixels. `wit/job.wit` documents this number and the next ones.
+pub const LOGGED_ITEM_BYTES_MAX: usize = 8 << 20;
+
+/// Columns of a logged table.
+pub const LOGGED_COLUMNS_MAX: usize = 64;
+
+/// Rows of a logged table.
+pub const LOGGED_ROWS_MAX: usize = 10_000;
+
+/// Bins of a logged histogram.
+pub const LOGGED_BINS_MAX: usize = 512;
+
 /// Milliseconds that a write to the records waits for another process's write.
 pub const RECORDS_BUSY_MS: u32 = 30_000;
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory_size::{linked_tree_bytes, list_entries, tree_bytes};
 use crate::error::StoreError;
+use crate::logged_items::LOGGED_FOLDER;
 use crate::outputs::OUTPUT_FOLDER;
 use crate::state_dir::StateDir;
 
@@ -26,7 +27,7 @@ pub enum StorageKind {
     Datasets,
     /// Checkpoints of jobs.
     Checkpoints,
-    /// Files that jobs wrote.
+    /// Files that jobs wrote, and items that they logged.
     Outputs,
     /// Logs of attempts.
     Logs,
@@ -158,7 +159,8 @@ impl StateDir {
         }
         for job in list_entries(&self.jobs())? {
             for entry in list_entries(&job.path())? {
-                let kind = if entry.file_name() == OUTPUT_FOLDER { StorageKind::Outputs } else { StorageKind::Logs };
+                let is_output = entry.file_name() == OUTPUT_FOLDER || entry.file_name() == LOGGED_FOLDER;
+                let kind = if is_output { StorageKind::Outputs } else { StorageKind::Logs };
                 usage.add(kind, tree_bytes(&entry.path())?);
             }
         }
@@ -194,7 +196,8 @@ mod tests {
         write(home.uploads().join("u/chunks/c"), 2);
         write(home.objects().join("checkpoints/j/parts/p"), 4);
         write(home.objects().join("checkpoints/j/1-1.json"), 8);
-        write(home.job("j").join("output/a/b"), 16);
+        write(home.job("j").join("output/a/b"), 10);
+        write(home.job("j").join("logged/00000000000000000001-a.png"), 6);
         write(home.job("j").join("attempt-1.log"), 32);
         write(models.join("m/1/plugin.wasm"), 64);
         write(home.objects().join("blobs/sha256/ab/abc"), 128);

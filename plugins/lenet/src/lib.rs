@@ -7,6 +7,7 @@
 
 mod model;
 mod train;
+mod wrong_predictions;
 
 pub use model::{Lenet, LenetConfig};
 pub use train::train;

@@ -1,9 +1,12 @@
 //! The training.
 
 use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Optimizer, Sgd};
-use saggar_plugin::{Classes, ConfusionMatrix, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
+use saggar_plugin::{
+    Classes, ConfusionMatrix, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy, named,
+};
 
 use crate::model::{Lenet, LenetConfig};
+use crate::wrong_predictions::WrongPredictions;
 
 /// The number of classes of a dataset that does not name them.
 const DEFAULT_CLASSES: u32 = 10;
@@ -11,8 +14,9 @@ const DEFAULT_CLASSES: u32 = 10;
 /// Trains on the dataset at `/data`, reports the confusion matrix of the held-out part, and publishes the result.
 ///
 /// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes`
-/// (their number, if the dataset does not name them), `model` (the name to publish under). The learning rate follows a
-/// cosine decay.
+/// (their number, if the dataset does not name them), `model` (the name to publish under), `log_images` (the number of
+/// wrong predictions to log as images), `log_histograms` (whether to log histograms of the weights after each epoch).
+/// The learning rate follows a cosine decay.
 ///
 /// # Errors
 /// Returns an error if a parameter, a field or a shape does not fit, or the host refuses a call.
@@ -21,7 +25,10 @@ pub fn train(job: &Job) -> Result<()> {
     let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
     let epochs: u64 = job.param("epochs", 20)?;
     let name = job.param("model", "digits".to_owned())?;
-    let optimizer = optimizer(job, feed.steps_per_epoch()? * epochs)?;
+    let steps = feed.steps_per_epoch()? * epochs;
+    let optimizer = optimizer(job, steps)?;
+    let mut wrong = WrongPredictions::new(job.param("log_images", 16)?);
+    let log_histograms = job.param("log_histograms", true)?;
 
     let variables = job.variables();
     let architecture = architecture(job, &data.field("image")?, &data.field("label")?)?;
@@ -32,13 +39,18 @@ pub fn train(job: &Job) -> Result<()> {
         let label = batch.get("label")?;
         Ok(Objective::new(logits.softmax_cross_entropy(label)?).metric("accuracy", accuracy(&logits, label)?))
     })
+    .log_histograms(log_histograms)
     .epochs(&feed, epochs)?;
 
-    let answers = ConfusionMatrix::of_held_out(&feed, &lenet.config().classes, &|_, batch| {
-        Ok((lenet.logits(batch.get("image")?)?, batch.get("label")?.clone()))
-    })?;
+    let answers = ConfusionMatrix::of_held_out_with(
+        &feed,
+        &lenet.config().classes,
+        &|_, batch| Ok((lenet.logits(batch.get("image")?)?, batch.get("label")?.clone())),
+        &mut |batch, truth, predicted| wrong.collect(named(batch, "image")?, truth, predicted),
+    )?;
     if let Some(confusion) = answers {
         confusion.report(job)?;
+        wrong.log(job, steps, lenet.config())?;
     }
     job.publish(&name, &variables, &config)?;
     Ok(())

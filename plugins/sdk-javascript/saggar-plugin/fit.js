@@ -57,14 +57,15 @@ const scalars = (outputs) => Object.fromEntries(
  * `gradientAccumulationSteps` is the number of batches whose gradients are averaged for each step of the optimizer;
  * `mixedPrecision` computes in `float16`, with a loss scale, if the model casts its inputs to `Graph.floatType`;
  * `exponentialMovingAverage` is the decay of the parameters' averages, which are validated and published;
- * `earlyStopping` stops when the validation loss has reached no new minimum for this number of epochs.
+ * `earlyStopping` stops when the validation loss has reached no new minimum for this number of epochs;
+ * `logHistograms` logs a histogram of each parameter after every epoch, `weights/NAME`.
  */
 export class Fit {
     constructor(job, variables, optimizer, objective, options = {}) {
         Object.assign(this, { job, variables, optimizer, objective });
         const known = {
             clipGradNorm: undefined, gradientAccumulationSteps: 1, mixedPrecision: false,
-            exponentialMovingAverage: undefined, earlyStopping: undefined,
+            exponentialMovingAverage: undefined, earlyStopping: undefined, logHistograms: false,
         };
         const unknown = Object.keys(options).find((name) => !(name in known));
         if (unknown !== undefined) {

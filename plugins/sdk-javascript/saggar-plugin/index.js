@@ -12,6 +12,7 @@ export { exportPlugin } from './exports.js';
 export { Feed, Fit } from './fit.js';
 export { Executable, Graph } from './graph.js';
 export { Job } from './job.js';
+export { Histogram } from './logged.js';
 export {
     BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, PositionEmbedding,
     paddingMask, scaledDotProductAttention,

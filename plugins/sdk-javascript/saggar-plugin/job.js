@@ -2,6 +2,7 @@
 
 import * as raw from 'saggar:plugin/job@0.1.0';
 import { Stopped, call } from './errors.js';
+import { columnValues } from './logged.js';
 import { Params } from './params.js';
 import { Variables } from './variables.js';
 
@@ -35,6 +36,29 @@ export class Job {
     /** Records a value of a named series at a step. */
     metric(step, name, value) {
         raw.metric(BigInt(step), name, value);
+    }
+
+    /**
+     * Records an image at a step, replacing one of the same name and step: `[height, width, channels]`, or with the layout
+     * `chw` `[channels, height, width]`, with 1 channel, grey, or 3, RGB. Its elements are `uint8`, or `float32` from 0 to
+     * 1, where other numbers are clamped.
+     */
+    logImage(step, name, image, layout = 'hwc') {
+        call(() => raw.logImage(BigInt(step), name, image.raw, layout));
+    }
+
+    /**
+     * Records a table at a step, replacing one of the same name and step: an object with an array of values for each
+     * column, all numbers, whole numbers, texts or truth values.
+     */
+    logTable(step, name, columns) {
+        const rows = Object.entries(columns).map(([column, values]) => ({ name: column, values: columnValues(values) }));
+        call(() => raw.logTable(BigInt(step), name, rows));
+    }
+
+    /** Records a histogram at a step, replacing one of the same name and step. */
+    logHistogram(step, name, { edges, counts }) {
+        call(() => raw.logHistogram(BigInt(step), name, Float64Array.from(edges), BigUint64Array.from(counts, BigInt)));
     }
 
     /** Reports that `step` of `of` steps are done. */

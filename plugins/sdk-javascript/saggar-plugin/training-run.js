@@ -1,6 +1,7 @@
 /** A running training: steps, step boundaries and ends of epochs. */
 
 import { log } from 'saggar:plugin/logging@0.1.0';
+import { Histogram } from './logged.js';
 
 // Small enough for a training to stop soon.
 const STEPS_PER_BOUNDARY = 10;
@@ -95,6 +96,7 @@ class TrainingPosition {
 export class TrainingRun {
     constructor({ job, variables, names, options }, feeds, heldOut, epochs) {
         Object.assign(this, { job, variables, names, feeds, heldOut, epochs, patience: options.earlyStopping });
+        this.logHistograms = options.logHistograms;
         this.position = new TrainingPosition();
         this.hasHeads = false;
         this.stepsPerEpoch = feeds.reduce((sum, { steps }) => sum + steps, 0);
@@ -179,6 +181,9 @@ export class TrainingRun {
         for (const [name, value] of Object.entries(heldOut)) {
             columns[`validation/${name}`] = value;
             this.job.metric(step, `validation/${name}`, value);
+        }
+        for (const parameter of this.logHistograms ? this.variables.parameters() : []) {
+            this.job.logHistogram(step, `weights/${parameter.name}`, Histogram.of(parameter));
         }
         const width = (name) => Math.max(name.length, COLUMN_WIDTH_MIN);
         if (!this.hasHeads) {

@@ -15,6 +15,7 @@ from .fit import Feed, Fit, Objective
 from .graph import Executable, Graph, Inputs
 from .http import HttpAnswer, HttpRequest, HttpResponse, route
 from .job import Job
+from .logged import Histogram
 from .losses import CrossEntropy, accuracy
 from .operand import InterpolationMode, Operand, PaddingMode, ScatterReduction, concat
 from .params import Params
@@ -50,6 +51,7 @@ __all__ = [
     "Field",
     "Fit",
     "Graph",
+    "Histogram",
     "HostError",
     "HttpAnswer",
     "HttpRequest",

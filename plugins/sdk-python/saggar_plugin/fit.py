@@ -100,6 +100,8 @@ class Fit:
     """The decay of the parameters' averages, which are validated and published."""
     early_stopping: int | None = None
     """Stops when the validation loss has reached no new minimum for this number of epochs."""
+    log_histograms: bool = False
+    """Logs a histogram of each parameter after every epoch, `weights/NAME`."""
     _names: list[str] = field(default_factory=list, repr=False)
 
     def epochs(self, feeds: Feed | Sequence[Feed], epochs: int) -> None:
@@ -116,7 +118,10 @@ class Fit:
         held_out = [self._held_out(it, it.held_out) for it in feeds if it.held_out]
         if not held_out:
             log.warn("the dataset has no splits `train` and `validation` or `test`: validation is skipped")
-        TrainingRun(self.job, self.variables, active, held_out, self._names, epochs, self.early_stopping).train()
+        run = TrainingRun(
+            self.job, self.variables, active, held_out, self._names, epochs, self.early_stopping, self.log_histograms
+        )
+        run.train()
         if self.exponential_moving_average is not None:
             copy_to_parameters(self.variables)
 

@@ -6,7 +6,9 @@ from typing import Any, Mapping, Sequence
 
 from .dataset import Batches
 from .errors import Stopped, call
+from .logged import Histogram, Values, column_values, image_layout
 from .params import Params, T
+from .tensor import Tensor
 from .variables import Variables
 
 try:
@@ -48,6 +50,26 @@ class Job:
     def metric(self, step: int, name: str, value: float) -> None:
         """Records a value of a named series at a step."""
         raw.metric(step, name, float(value))
+
+    def log_image(self, step: int, name: str, image: Tensor, layout: str = "hwc") -> None:
+        """Records an image at a step, replacing one of the same name and step.
+
+        `image` is `[height, width, channels]`, or with `layout="chw"` `[channels, height, width]`, with 1 channel, grey,
+        or 3, RGB. Its elements are `uint8`, or `float32` from 0 to 1, where other numbers are clamped.
+        """
+        call(raw.log_image, step, name, image.raw, image_layout(layout))
+
+    def log_table(self, step: int, name: str, columns: Mapping[str, Values]) -> None:
+        """Records a table at a step, replacing one of the same name and step.
+
+        The columns have names and one value for each row: all numbers, whole numbers, texts or truth values.
+        """
+        rows = [raw.TableColumn(column, column_values(values)) for column, values in columns.items()]
+        call(raw.log_table, step, name, rows)
+
+    def log_histogram(self, step: int, name: str, histogram: Histogram) -> None:
+        """Records a histogram at a step, replacing one of the same name and step."""
+        call(raw.log_histogram, step, name, list(histogram.edges), list(histogram.counts))
 
     def progress(self, step: int, of: int) -> None:
         """Reports that `step` of `of` steps are done."""

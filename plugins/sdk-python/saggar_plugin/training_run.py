@@ -12,6 +12,7 @@ from . import log
 from .dataset import Batches
 from .graph import Executable
 from .job import Job
+from .logged import Histogram
 from .variables import Variables
 
 # Small enough for a training to stop soon.
@@ -134,6 +135,7 @@ class TrainingRun:
     names: list[str]
     epochs: int
     patience: int | None
+    log_histograms: bool
     _position: TrainingPosition = field(default_factory=TrainingPosition)
     _table: list[str] | None = None
 
@@ -214,6 +216,9 @@ class TrainingRun:
         values = {f"validation/{name}": value for name, value in held_out.items()}
         for name, value in [*((f"epoch/{name}", value) for name, value in means.items()), *values.items()]:
             self.job.metric(step, name, value)
+        if self.log_histograms:
+            for parameter in self.variables.parameters():
+                self.job.log_histogram(step, f"weights/{parameter.name}", Histogram.of(parameter))
         columns = {**means, **values}
         if self._table is None:
             self._table = list(columns)

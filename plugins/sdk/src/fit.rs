@@ -61,6 +61,7 @@ pub struct Fit<'a> {
     objective: &'a dyn Fn(&Graph, &Inputs) -> Result<Objective>,
     options: StepOptions,
     patience: Option<u64>,
+    log_histograms: bool,
 }
 
 impl<'a> Fit<'a> {
@@ -87,7 +88,15 @@ impl<'a> Fit<'a> {
         optimizer: &'a dyn Optimizer,
         objective: &'a dyn Fn(&Graph, &Inputs) -> Result<Objective>,
     ) -> Self {
-        Self { job, variables, optimizer, objective, options: StepOptions::default(), patience: None }
+        Self {
+            job,
+            variables,
+            optimizer,
+            objective,
+            options: StepOptions::default(),
+            patience: None,
+            log_histograms: false,
+        }
     }
 
     /// Clips gradients: scales all of them by one factor so that their total L2 norm is at most `norm`.
@@ -175,6 +184,22 @@ impl<'a> Fit<'a> {
     #[must_use]
     pub fn early_stopping(mut self, patience: u64) -> Self {
         self.patience = Some(patience);
+        self
+    }
+
+    /// Logs a histogram of each parameter after every epoch, `weights/NAME`. The parameters are read from the device for
+    /// it, so it takes time if they are large.
+    ///
+    /// ```no_run
+    /// # use saggar_plugin::*;
+    /// # fn f(fit: Fit<'_>, feed: &Feed<'_>) -> Result<()> {
+    /// fit.log_histograms(true).epochs(feed, 10)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn log_histograms(mut self, whether: bool) -> Self {
+        self.log_histograms = whether;
         self
     }
 

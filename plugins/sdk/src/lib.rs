@@ -67,6 +67,7 @@ mod job;
 mod json;
 pub mod layers;
 mod loaded;
+mod logged;
 mod logging;
 pub mod losses;
 pub mod optimizers;
@@ -85,6 +86,7 @@ pub use bindings::graphs::{
     ScatterReduction,
 };
 pub use bindings::http_handler::HttpMethod;
+pub use bindings::job::{ColumnValues, ImageLayout};
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
@@ -103,6 +105,7 @@ pub use http::routes::{HttpRoutes, list_http_routes, run_http_handler};
 pub use import::{Importer, Weights};
 pub use job::Job;
 pub use json::Json;
+pub use logged::Histogram;
 pub use logging::{debug, info, warn};
 pub use losses::{CrossEntropy, accuracy};
 pub use params::{FromJson, Params};

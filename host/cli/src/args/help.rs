@@ -24,6 +24,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
             "pause",
             "resume",
             "metrics",
+            "logged",
             "compare",
             "diff",
             "experiment",
@@ -88,6 +89,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "saggar metrics digits-7 --series loss,accuracy --csv",
             "saggar metrics digits-7 digits-8 --series loss --png loss.png --log --smooth 0.6",
+        ],
+    ),
+    (
+        "logged",
+        &[
+            "saggar logged digits-7",
+            "saggar logged digits-7 --kind image -o pictures",
+            "saggar logged digits-7 --name weights/conv1 --step 1200",
         ],
     ),
     (

@@ -207,6 +207,47 @@ pub(crate) struct MetricsArgs {
     pub(crate) follow: bool,
 }
 
+/// The kind of an item that a training logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoggedItemKind {
+    /// Images.
+    Image,
+    /// Tables.
+    Table,
+    /// Histograms.
+    Histogram,
+}
+
+impl LoggedItemKind {
+    /// Returns the name that the server uses.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LoggedItemKind::Image => "image",
+            LoggedItemKind::Table => "table",
+            LoggedItemKind::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoggedArgs {
+    /// The job: `digits-7`, or `7` in a project's directory.
+    pub(crate) job: String,
+    /// Select only items of this kind.
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<LoggedItemKind>,
+    /// Select only items of this name, and list each. With a step, the values of tables and histograms are printed.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Select only items of this step, and list each.
+    #[arg(long)]
+    pub(crate) step: Option<u64>,
+    /// Save the selected items in this directory: images as PNG files, tables and histograms as JSON. A file of the same
+    /// name is replaced.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
     /// The jobs to remove.

@@ -237,7 +237,7 @@ fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(P
 }
 
 /// Writes content to a file, which exists only once it is complete. Returns its size in bytes.
-fn write_atomically(mut content: impl Read, place: &Path) -> Result<u64, CliError> {
+pub(super) fn write_atomically(mut content: impl Read, place: &Path) -> Result<u64, CliError> {
     let refused = |at: &Path| {
         let at = at.display().to_string();
         move |error: std::io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{at}: {error}"))

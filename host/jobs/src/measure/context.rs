@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use saggar_device::Meter;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
-use saggar_store::{Checkpoint, SavedVariable};
+use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable};
 
 use super::{MeasureUntil, MeasurementConfig, TrainingMeasurement};
 use crate::spec::{NonFinite, Precision};
@@ -135,6 +135,8 @@ impl JobContext for MeasuringContext {
     }
 
     fn metric(&mut self, _step: u64, _name: &str, _value: f64) {}
+
+    fn log_item(&mut self, _key: LoggedKey, _item: LoggedItem) {}
 
     fn progress(&mut self, step: u64, of: u64) {
         self.reports_progress = true;

@@ -10,14 +10,15 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
-    Checkpoint, CheckpointError, CheckpointStore, ModelError, ModelPublication, ModelRegistry, ProjectsError,
-    Retention, SavedVariable, StateDir, digest_of_variables,
+    Checkpoint, CheckpointError, CheckpointStore, LoggedItem, LoggedKey, ModelError, ModelPublication, ModelRegistry,
+    ProjectsError, Retention, SavedVariable, StateDir, digest_of_variables,
 };
 
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
 use super::initial_state::find_initial_state;
 use super::log_placeholders::LogPlaceholders;
+use super::logged_items::LoggedItemWriter;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
 use super::rights::JobRights;
@@ -57,6 +58,7 @@ pub(super) struct WorkerJobContext {
     /// The latest value of each series.
     metrics: BTreeMap<String, f64>,
     nan_guard: NanGuard,
+    logged_items: LoggedItemWriter,
 }
 
 impl WorkerJobContext {
@@ -64,6 +66,7 @@ impl WorkerJobContext {
         let (spending, words, metrics) = (Arc::default(), LogPlaceholders::new(), BTreeMap::new());
         let finite = NanGuard::new(parts.start.spec.non_finite).with_precision(parts.start.spec.precision);
         let timer = CheckpointTimer::new(parts.start.spec.checkpoint_every);
+        let logged_items = LoggedItemWriter::new(parts.home.job_files(), parts.start.job.clone());
         WorkerJobContext {
             parts,
             usage_counters: spending,
@@ -73,6 +76,7 @@ impl WorkerJobContext {
             last_checkpoint_step: 0,
             metrics,
             nan_guard: finite,
+            logged_items,
         }
     }
 
@@ -136,6 +140,12 @@ impl JobContext for WorkerJobContext {
         }
         let value = value.is_finite().then_some(value);
         self.parts.channel.send(&WorkerEvent::Metric { step, name: name.to_owned(), value });
+    }
+
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
+        if let Some(line) = self.logged_items.write(key, &item, &mut self.parts.room) {
+            self.parts.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+        }
     }
 
     fn progress(&mut self, step: u64, of: u64) {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use saggar_device::Backend;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
+use saggar_store::{LoggedItem, LoggedKey};
 
 /// Opens the CPU device.
 pub(crate) fn cpu() -> Arc<dyn Backend> {
@@ -22,6 +23,7 @@ pub(crate) struct JobRecording(Arc<Mutex<RecordedCalls>>);
 pub(crate) struct RecordedCalls {
     pub(crate) lines: Vec<(LogLevel, String)>,
     pub(crate) metrics: Vec<(u64, String, f64)>,
+    pub(crate) logged: Vec<(LoggedKey, LoggedItem)>,
     pub(crate) samples: u64,
     pub(crate) checkpoints: Vec<Checkpoint>,
     pub(crate) published: Vec<(String, Vec<SavedVariable>, String)>,
@@ -98,6 +100,10 @@ impl JobContext for RecordingJobContext {
 
     fn metric(&mut self, step: u64, name: &str, value: f64) {
         self.record.with(|calls| calls.metrics.push((step, name.to_owned(), value)));
+    }
+
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
+        self.record.with(|calls| calls.logged.push((key, item)));
     }
 
     fn progress(&mut self, step: u64, _: u64) {

@@ -3,8 +3,8 @@
 use saggar_store::AccessAction;
 
 use super::{
-    compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys, logs,
-    model_bundles, model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins,
+    compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys, logged_items,
+    logs, model_bundles, model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins,
     projects, queues, quota, schedules, secrets, sweeps, version_detail, version_graph, versions,
 };
 use crate::access::route_scopes::RouteRequirement;
@@ -110,6 +110,9 @@ fn job_routes() -> Vec<HttpRoute> {
             .get(AccessAction::ReadJob, jobs::checkpoints::download),
         HttpRoute::new("/api/v1/jobs/{job}/output").get(AccessAction::ReadJob, outputs::list),
         HttpRoute::new("/api/v1/jobs/{job}/output/{*path}").get(AccessAction::ReadJob, outputs::download),
+        HttpRoute::new("/api/v1/jobs/{job}/logged").get(AccessAction::ReadJob, logged_items::list),
+        HttpRoute::new("/api/v1/jobs/{job}/logged/{step}/{kind}/{*name}")
+            .get(AccessAction::ReadJob, logged_items::download),
         HttpRoute::new("/api/v1/events").get(AccessAction::ReadJob, events::events),
     ]
 }

@@ -1,9 +1,9 @@
 //! Encodes a model's image output as PNG or JPEG.
 
 use jpeg_encoder::{ColorType as JpegColorType, Encoder as JpegEncoder, SamplingFactor};
-use png::{BitDepth, ColorType};
 use saggar_plugin::{ModelPort as Port, ModelSignature, NamedTensor};
 use saggar_store::image_decoder::ImageFormat;
+use saggar_store::png_encoder;
 
 use super::image::{ImageError, image_geometry};
 
@@ -50,18 +50,8 @@ pub(super) fn encode_png(
     items: Option<usize>,
 ) -> Result<Vec<u8>, ImageError> {
     let picture = find_picture(signature, outputs, items, ImageFormat::Png)?;
-    let broken = |reason: String| broken_error(picture.port, ImageFormat::Png, reason);
-    let side = |pixels: usize| u32::try_from(pixels).map_err(|error| broken(error.to_string()));
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, side(picture.width)?, side(picture.height)?);
-    encoder.set_color(if picture.channels == 3 { ColorType::Rgb } else { ColorType::Grayscale });
-    encoder.set_depth(BitDepth::Eight);
-    let written = encoder.write_header().and_then(|mut writer| {
-        writer.write_image_data(picture.bytes)?;
-        writer.finish()
-    });
-    written.map_err(|error| broken(error.to_string()))?;
-    Ok(file)
+    png_encoder::encode_png(picture.bytes, picture.height, picture.width, picture.channels)
+        .map_err(|reason| broken_error(picture.port, ImageFormat::Png, reason))
 }
 
 /// Encodes the image output as a JPEG, as [`encode_png`] does. Returns a warning too if colours lose resolution.

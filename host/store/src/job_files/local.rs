@@ -1,17 +1,19 @@
-//! The files of jobs in the state directory: `jobs/<job>/output/<path>`, `jobs/<job>/attempt-<number>.log`
-//! and `jobs/<job>/attempt-<number>.calls`.
+//! The files of jobs in the state directory: `jobs/<job>/output/<path>`, `jobs/<job>/logged/<step>-<name>.<kind>`,
+//! `jobs/<job>/attempt-<number>.log` and `jobs/<job>/attempt-<number>.calls`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use super::{AttemptLog, JobFiles, check_job};
 use crate::directory_size::tree_bytes;
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::OUTPUTS_LISTED_MAX;
+use crate::logged_items::{LOGGED_FOLDER, LoggedKey, StoredItem};
 use crate::outputs::{OUTPUT_FOLDER, OutputFile, is_output_path};
 use crate::regular_file;
 
@@ -33,6 +35,10 @@ impl LocalJobFiles {
 
     fn outputs_of(&self, job: &str) -> PathBuf {
         self.directory_of(job).join(OUTPUT_FOLDER)
+    }
+
+    fn logged_items_of(&self, job: &str) -> PathBuf {
+        self.directory_of(job).join(LOGGED_FOLDER)
     }
 
     fn log_path(&self, job: &str, attempt: u32) -> PathBuf {
@@ -100,6 +106,45 @@ impl JobFiles for LocalJobFiles {
 
     fn output_directory(&self, job: &str) -> io::Result<PathBuf> {
         Ok(self.outputs_of(job))
+    }
+
+    fn write_logged_item(&self, job: &str, key: &LoggedKey, data: &[u8]) -> Result<(), StoreError> {
+        let directory = self.logged_items_of(job);
+        durable::create_directories_below(&self.root, &directory).map_err(StoreError::io(&directory))?;
+        let path = directory.join(key.file_name());
+        durable::replace(&path, data).map_err(StoreError::io(&path))
+    }
+
+    fn list_logged_items(&self, job: &str) -> io::Result<Vec<StoredItem>> {
+        let entries = match fs::read_dir(self.logged_items_of(job)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            // A file that is being written has a name that no item has.
+            let Some(key) = LoggedKey::from_file_name(&entry.file_name().to_string_lossy()) else { continue };
+            let data = entry.metadata()?;
+            if !data.is_file() {
+                continue;
+            }
+            let written = data.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let logged_ms = u64::try_from(written.as_millis()).unwrap_or(u64::MAX);
+            found.push(StoredItem { key, bytes: data.len(), logged_ms });
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
+    }
+
+    fn read_logged_item(&self, job: &str, key: &LoggedKey) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        match regular_file::open(&self.logged_items_of(job).join(key.file_name())) {
+            Ok(mut file) => file.read_to_end(&mut bytes).map(|_| Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn open_log(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {

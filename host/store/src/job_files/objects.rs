@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! jobs/<job>/output/<path>                  an output
+//! jobs/<job>/logged/<step>-<name>.<kind>    a logged item
 //! jobs/<job>/attempt-<number>/<first byte>  a chunk of a log, with a number of 20 digits
 //! jobs/<job>/calls-<number>/<first byte>    a chunk of a recording
 //! ```
@@ -19,6 +20,7 @@ use super::{AttemptLog, JobFiles, check_job};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::OUTPUTS_LISTED_MAX;
+use crate::logged_items::{LOGGED_FOLDER, LoggedKey, StoredItem};
 use crate::objects::{ObjectInfo, ObjectStorage, PutOutcome};
 use crate::outputs::{OUTPUT_FOLDER, OutputFile, is_output_path};
 
@@ -92,8 +94,7 @@ impl ObjectJobFiles {
         Ok(file)
     }
 
-    fn output_bytes(&self, job: &str, path: &str) -> io::Result<Option<Bytes>> {
-        let name = output_name(job, path);
+    fn object_bytes(&self, name: String) -> io::Result<Option<Bytes>> {
         match self.wait(|objects| async move { objects.get(&name).await }) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -104,6 +105,10 @@ impl ObjectJobFiles {
 
 fn output_name(job: &str, path: &str) -> String {
     format!("jobs/{job}/{OUTPUT_FOLDER}/{path}")
+}
+
+fn logged_item_name(job: &str, key: &LoggedKey) -> String {
+    format!("jobs/{job}/{LOGGED_FOLDER}/{}", key.file_name())
 }
 
 fn log_folder(job: &str, attempt: u32) -> String {
@@ -135,7 +140,7 @@ impl JobFiles for ObjectJobFiles {
         if !is_output_path(path) {
             return Ok(None);
         }
-        let Some(bytes) = self.output_bytes(job, path)? else { return Ok(None) };
+        let Some(bytes) = self.object_bytes(output_name(job, path))? else { return Ok(None) };
         let local = self.cache.join(durable::unique_suffix());
         let file = self.fetch_output(&bytes, &local);
         // The file needs no name once it is open.
@@ -146,11 +151,31 @@ impl JobFiles for ObjectJobFiles {
     fn output_directory(&self, job: &str) -> io::Result<PathBuf> {
         let directory = self.cache.join(format!("{job}-{}", durable::unique_suffix()));
         for output in self.list_outputs(job)? {
-            if let Some(bytes) = self.output_bytes(job, &output.path)? {
+            if let Some(bytes) = self.object_bytes(output_name(job, &output.path))? {
                 self.fetch_output(&bytes, &directory.join(&output.path))?;
             }
         }
         Ok(directory)
+    }
+
+    fn write_logged_item(&self, job: &str, key: &LoggedKey, data: &[u8]) -> Result<(), StoreError> {
+        let (name, payload) = (logged_item_name(job, key), Bytes::copy_from_slice(data).into());
+        self.wait(|objects| async move { objects.replace(&name, payload).await })
+    }
+
+    fn list_logged_items(&self, job: &str) -> io::Result<Vec<StoredItem>> {
+        let listed = self.list(&format!("jobs/{job}/{LOGGED_FOLDER}")).map_err(io::Error::other)?;
+        let item = |object: ObjectInfo| {
+            let key = LoggedKey::from_file_name(object.name.rsplit('/').next()?)?;
+            Some(StoredItem { key, bytes: object.size, logged_ms: object.written_ms })
+        };
+        let mut found: Vec<StoredItem> = listed.into_iter().filter_map(item).collect();
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
+    }
+
+    fn read_logged_item(&self, job: &str, key: &LoggedKey) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.object_bytes(logged_item_name(job, key))?.map(Vec::from))
     }
 
     fn open_log(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {

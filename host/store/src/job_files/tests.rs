@@ -7,6 +7,7 @@ use object_store::memory::InMemory;
 use tempfile::TempDir;
 
 use super::*;
+use crate::logged_items::LoggedKind;
 use crate::objects::ObjectStorage;
 
 /// The place of a store, and what it needs to exist.
@@ -53,6 +54,28 @@ fn outputs_are_listed_and_read(files: &dyn JobFiles) {
     for path in ["", "a", "c", "../secret", "a/../b.txt", "/etc/passwd", "b.txt/c", ".b.txt.0123"] {
         assert!(files.open_output("j", path).unwrap().is_none(), "{path}");
     }
+}
+
+fn logged_items_are_listed_by_step_and_replaced(files: &dyn JobFiles) {
+    let key = |step, kind, name: &str| LoggedKey { step, kind, name: name.to_owned() };
+    assert_eq!(files.list_logged_items("j").unwrap(), []);
+    let [first, second] = [key(9, LoggedKind::Table, "z"), key(10, LoggedKind::Image, "validation/wrong")];
+    assert_eq!(files.read_logged_item("j", &first).unwrap(), None);
+    files.write_logged_item("j", &second, b"12345").unwrap();
+    files.write_logged_item("j", &first, b"1").unwrap();
+    files.write_logged_item("other", &second, b"x").unwrap();
+    files.write_logged_item("j", &second, b"123").unwrap();
+    let listed = files.list_logged_items("j").unwrap();
+    let found: Vec<_> = listed.iter().map(|item| (item.key.clone(), item.bytes)).collect();
+    assert_eq!(found, [(first, 1), (second.clone(), 3)]);
+    assert!(listed.iter().all(|item| item.logged_ms > 1_700_000_000_000));
+    assert_eq!(files.read_logged_item("j", &second).unwrap().as_deref(), Some(&b"123"[..]));
+    assert_eq!(files.list_outputs("j").unwrap(), [], "a logged item is no output");
+    files.remove("j").unwrap();
+    assert_eq!(
+        (files.list_logged_items("j").unwrap(), files.list_logged_items("other").unwrap().len()),
+        (Vec::new(), 1)
+    );
 }
 
 fn a_new_recording_replaces_an_earlier_one(files: &dyn JobFiles) {
@@ -146,6 +169,7 @@ job_file_suite! {
     outputs_are_listed_and_read
     an_open_output_does_not_change_when_it_is_replaced
     a_log_grows_and_is_read_by_byte_ranges
+    logged_items_are_listed_by_step_and_replaced
     a_new_recording_replaces_an_earlier_one
     a_removed_job_has_no_files
 }

@@ -8,8 +8,11 @@ use super::{Fit, STEPS_PER_BOUNDARY, feed_order, read_scalars};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;
+use crate::logged::Histogram;
 use crate::logging;
 
+/// Bins of the histograms of parameters.
+const HISTOGRAM_BINS: u32 = 64;
 /// Steps between two lines of the log within an epoch.
 const STEPS_PER_LINE: u64 = 100;
 
@@ -129,6 +132,9 @@ impl FitRun<'_> {
                 self.fit.job.metric(step, &format!("{part}/{name}"), *value);
             }
         }
+        if self.fit.log_histograms {
+            self.log_histograms(step)?;
+        }
         let table = table.get_or_insert_with(|| {
             let table = EpochTable::new(&means, &held_out);
             logging::info(&table.head());
@@ -138,6 +144,15 @@ impl FitRun<'_> {
         let loss = held_out.iter().find(|(name, _)| name == "loss").map(|(_, loss)| *loss);
         position.finish_epoch_report(loss);
         self.reach_boundary(position)
+    }
+
+    /// Logs a histogram of each parameter.
+    fn log_histograms(&self, step: u64) -> Result<()> {
+        for parameter in self.fit.variables.parameters() {
+            let name = format!("weights/{}", parameter.name());
+            self.fit.job.log_histogram(step, &name, &Histogram::of_variable(&parameter, HISTOGRAM_BINS)?)?;
+        }
+        Ok(())
     }
 
     /// Returns whether the validation loss has not decreased for `patience` epochs.

@@ -4,8 +4,8 @@
  */
 
 import {
-    Adam, Cosine, Dataset, Dropout, Feed, Fit, HttpResponse, Linear, Model, Muon, Params, Sgd, Tensor, classOutputs,
-    classPorts, classesOf, classification, exportPlugin,
+    Adam, Cosine, Dataset, Dropout, Feed, Fit, Histogram, HttpResponse, Linear, Model, Muon, Params, Sgd, Tensor,
+    classOutputs, classPorts, classesOf, classification, exportPlugin,
 } from '../vendor/javascript/saggar-plugin/index.js';
 
 class Mlp extends Model {
@@ -75,6 +75,14 @@ class Mlp extends Model {
     }
 }
 
+/** Logs an item of each kind. */
+function logItems(job, step) {
+    job.logImage(step, 'pictures/grey', Tensor.of([0, 0.5, 1, 2], [1, 2, 2]), 'chw');
+    job.logImage(step, 'pictures/red', Tensor.of([255, 0, 0], [1, 1, 3], 'uint8'));
+    job.logTable(step, 'table', { name: ['a', 'b'], share: [0.5, NaN], count: [1, 2], known: [true, false] });
+    job.logHistogram(step, 'numbers', Histogram.of([0, 1, 2, Infinity], 2));
+}
+
 function train(job) {
     const data = Dataset.open('/data');
     const [unit, batch, epochs] = [job.param('unit', 1000), job.param('batch', 100), job.param('epochs', 20)];
@@ -103,7 +111,9 @@ function train(job) {
         clipGradNorm: 1, gradientAccumulationSteps: 2, mixedPrecision: true, exponentialMovingAverage: 0.99,
         earlyStopping: 100,
     };
-    new Fit(job, variables, optimizer, objective, everything ? options : {}).epochs(feed, epochs);
+    const logHistograms = job.param('log', false);
+    new Fit(job, variables, optimizer, objective, { ...(everything ? options : {}), logHistograms }).epochs(feed, epochs);
+    if (logHistograms) logItems(job, feed.stepsPerEpoch * epochs);
     job.publish(name, variables, config);
 }
 

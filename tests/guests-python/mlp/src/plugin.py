@@ -2,8 +2,8 @@
 
 import math
 
-from saggar_plugin import Classes, Dataset, Feed, Fit, Graph, Inputs, Job, Model, Objective, Operand, Params, Port
-from saggar_plugin import Variables, export, uint8
+from saggar_plugin import Classes, Dataset, Feed, Fit, Graph, Histogram, Inputs, Job, Model, Objective, Operand
+from saggar_plugin import Params, Port, Tensor, Variables, export, uint8
 from saggar_plugin.layers import Dropout, Linear
 from saggar_plugin.optimizers import SGD, Adam, Cosine, Muon, Optimizer
 
@@ -34,6 +34,15 @@ class Mlp(Model):
         return self.classes.outputs(self.logits(inputs["image"]))
 
 
+def log_items(job: Job, step: int) -> None:
+    """Logs an item of each kind."""
+    job.log_image(step, "pictures/grey", Tensor.of([0.0, 0.5, 1.0, 2.0], [1, 2, 2]), layout="chw")
+    job.log_image(step, "pictures/red", Tensor.of([255, 0, 0], [1, 1, 3], uint8))
+    columns = {"name": ["a", "b"], "share": [0.5, math.nan], "count": [1, 2], "known": [True, False]}
+    job.log_table(step, "table", columns)
+    job.log_histogram(step, "numbers", Histogram.of([0.0, 1.0, 2.0, math.inf], bins=2))
+
+
 def train(job: Job) -> None:
     data = Dataset.open("/data")
     unit, batch, epochs = job.param("unit", 1000), job.param("batch", 100), job.param("epochs", 20)
@@ -61,7 +70,8 @@ def train(job: Job) -> None:
     def objective(graph: Graph, batch: Inputs) -> Objective:
         return Objective.classification(mlp.logits(batch["image"]), batch["label"])
 
-    fit = Fit(job, variables, optimizer, objective)
+    logs = job.param("log", False)
+    fit = Fit(job, variables, optimizer, objective, log_histograms=logs)
     if everything:
         fit.clip_grad_norm = 1.0
         fit.gradient_accumulation_steps = 2
@@ -69,6 +79,8 @@ def train(job: Job) -> None:
         fit.exponential_moving_average = 0.99
         fit.early_stopping = 100
     fit.epochs(feed, epochs)
+    if logs:
+        log_items(job, steps)
     job.publish(name, variables, config)
 
 

@@ -8,10 +8,15 @@
 //! whose items to count; `nan_at`, the step that reports a loss of NaN; `blow_up_at`, the step after which the matrix
 //! is infinite; `spin`, millions of iterations to count after each step, with the device idle; `series`, metric series
 //! of this attempt to write at each step; `words`, the length of another line to log at each step; `complaint`, the
-//! length of an error to end with.
+//! length of an error to end with; `items`, whether to log images, tables and histograms at each step; `flood`, the
+//! number of histograms to log at each step; `bad_item`, an item to log that the host refuses.
+
+mod logged;
 
 use saggar_plugin::bindings::variables::Initializer;
 use saggar_plugin::{DataType, Dataset, Error, Executable, Graph, Job, Params, Result, Variables, descriptor, info};
+
+use logged::ItemLog;
 
 /// The rows and columns of the matrix.
 const SIZE: u32 = 96;
@@ -38,6 +43,7 @@ pub fn train(job: &Job) -> Result<()> {
     let series: u32 = job.param("series", 0)?;
     let complaint: u32 = job.param("complaint", 0)?;
     let words: u32 = job.param("words", 0)?;
+    let items = ItemLog::from_params(job)?;
     job.params().check()?;
 
     let variables = job.variables();
@@ -71,6 +77,7 @@ pub fn train(job: &Job) -> Result<()> {
         for number in 0..series {
             job.metric(step, &format!("attempt-{}/{number}", job.attempt()), f64::from(number));
         }
+        items.log(job, step)?;
         job.progress(step, steps);
         log_step(step, words);
         if step == fail_at && job.attempt() < fail_until {

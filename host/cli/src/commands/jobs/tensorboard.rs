@@ -4,6 +4,7 @@
 //! replaces the file, so that no value is there twice. A followed job's file grows by whole records.
 
 mod event_file;
+mod logged_events;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use saggar_rest::jobs::JobDocument;
 
 use self::event_file::{ScalarEvent, encode_file_start, encode_scalar};
+use self::logged_events::LoggedEvents;
 use super::job_series::{JobMetrics, SeriesPoint};
 use crate::args::MetricsArgs;
 use crate::client::ApiClient;
@@ -37,11 +39,13 @@ pub(super) fn export(
     }
     let mut written = Vec::new();
     for job in &args.jobs {
-        let (path, points) = export_job(args, job, directory, client, output)?;
+        let run = export_job(args, job, directory, client, output)?;
+        let (path, points, logged) = (run.path.display().to_string(), run.points, run.logged);
         if !output.json {
-            output.print_line(&format!("{points} points in {path}"));
+            let logged = if logged > 0 { format!(", and {logged} images and histograms") } else { String::new() };
+            output.print_line(&format!("{points} points in {path}{logged}"));
         }
-        written.push(serde_json::json!({ "file": path, "points": points }));
+        written.push(serde_json::json!({ "file": path, "points": points, "logged": logged }));
     }
     if output.json {
         output.print_json_or_list(&written);
@@ -49,20 +53,27 @@ pub(super) fn export(
     Ok(())
 }
 
-/// Writes the series of a job. Returns the path of its file and the number of its points.
+/// Writes the series of a job, and unless series were named, its images and histograms. Returns the run.
 fn export_job(
     args: &MetricsArgs,
     job: &str,
     directory: &Path,
     client: &ApiClient,
     output: CliOutput,
-) -> Result<(String, usize), CliError> {
+) -> Result<TensorBoardRun, CliError> {
     let job: JobDocument = client.get(&job_path(job))?;
     // Read before the series, so that what is recorded in between is not missed.
     let mut over = is_over(&job);
     let measured = JobMetrics::fetch(&job.name, &args.series, 0, client)?;
     let mut run =
         TensorBoardRun::create(directory, &job.name, &measured).map_err(|error| cannot_write(directory, &error))?;
+    let mut logged = args.series.is_empty().then(|| LoggedEvents::new(job.name.clone(), measured.series.keys()));
+    let write_logged = |logged: &mut Option<LoggedEvents>, run: &mut TensorBoardRun| match logged {
+        Some(logged) => logged
+            .write_new(client, |record| run.append_logged(&record).map_err(|error| cannot_write(directory, &error))),
+        None => Ok(()),
+    };
+    write_logged(&mut logged, &mut run)?;
     if args.follow && !over {
         output.print_note(&format!("following {}; `tensorboard --logdir {}` shows it", job.name, directory.display()));
         detach_on_interrupt(job.name.clone());
@@ -77,15 +88,20 @@ fn export_job(
             });
             match fetched {
                 Ok((now_over, measured)) => {
-                    reconnect.note_connected();
                     run.append(&measured).map_err(|error| cannot_write(directory, &error))?;
-                    over = now_over;
+                    match write_logged(&mut logged, &mut run) {
+                        Ok(()) => {
+                            reconnect.note_connected();
+                            over = now_over;
+                        }
+                        Err(failure) => reconnect.wait_for_retry(failure)?,
+                    }
                 }
                 Err(failure) => reconnect.wait_for_retry(failure)?,
             }
         }
     }
-    Ok((run.path.display().to_string(), run.points))
+    Ok(run)
 }
 
 fn cannot_write(directory: &Path, error: &io::Error) -> CliError {
@@ -100,6 +116,8 @@ struct TensorBoardRun {
     /// The last step that was written of each series.
     last_steps: BTreeMap<String, u64>,
     points: usize,
+    /// Images and histograms.
+    logged: usize,
 }
 
 impl TensorBoardRun {
@@ -111,7 +129,7 @@ impl TensorBoardRun {
         let part = run.join(format!(".saggar.{}.part", std::process::id()));
         let path = run.join(format!("events.out.tfevents.{:010}.saggar", measured.started_ms / 1000));
         let file = File::create(&part)?;
-        let mut written = TensorBoardRun { path, file, last_steps: BTreeMap::new(), points: 0 };
+        let mut written = TensorBoardRun { path, file, last_steps: BTreeMap::new(), points: 0, logged: 0 };
         written.file.write_all(&encode_file_start(measured.started_ms))?;
         written.append(measured)?;
         for old in std::fs::read_dir(&run)?.flatten() {
@@ -128,6 +146,13 @@ impl TensorBoardRun {
     /// Returns the last step of any series.
     fn last_step(&self) -> u64 {
         self.last_steps.values().copied().max().unwrap_or(0)
+    }
+
+    /// Appends the record of an image or a histogram.
+    fn append_logged(&mut self, record: &[u8]) -> io::Result<()> {
+        self.file.write_all(record)?;
+        self.logged += 1;
+        Ok(())
     }
 
     /// Appends the points after those that were written, in one write.

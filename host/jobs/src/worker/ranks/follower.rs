@@ -10,7 +10,7 @@ use saggar_plugin::{
     BatchShards, FailureReason, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
 use saggar_store::digest::Sha256Hasher;
-use saggar_store::{Checkpoint, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 use serde::de::DeserializeOwned;
 
 use super::rank_link::{RankLink, RankLinkError, RankMessageKind};
@@ -112,6 +112,8 @@ impl JobContext for FollowerContext {
     fn log(&mut self, _: LogLevel, _: &str) {}
 
     fn metric(&mut self, _: u64, _: &str, _: f64) {}
+
+    fn log_item(&mut self, _: LoggedKey, _: LoggedItem) {}
 
     fn progress(&mut self, _: u64, _: u64) {}
 

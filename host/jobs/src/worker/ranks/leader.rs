@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean};
-use saggar_store::{Checkpoint, SavedVariable};
+use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable};
 
 use super::rank_link::RankMessageKind;
 use super::{RankGroup, ranks_differ_error, state_transfer};
@@ -137,6 +137,10 @@ impl JobContext for LeaderContext {
 
     fn metric(&mut self, step: u64, name: &str, value: f64) {
         self.job.metric(step, name, value);
+    }
+
+    fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
+        self.job.log_item(key, item);
     }
 
     fn progress(&mut self, step: u64, of: u64) {

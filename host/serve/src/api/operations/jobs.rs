@@ -2,19 +2,28 @@
 
 use saggar_jobs::JobSpec;
 use saggar_rest::jobs::{AnnotateJobRequest, JobGcRequest, PauseRequest, ReplayJobRequest, RestartRequest};
+use saggar_rest::logged_items::LoggedValueDocument;
 use saggar_rest::plugins::{FetchPluginRequest, ResumeTestRequest};
 use saggar_rest::schedules::SetScheduleRequest;
 use saggar_rest::secrets::SetSecretRequest;
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
 use crate::openapi::operation_response::SchemaSource;
+use crate::openapi::schema_catalog::SchemaCatalog;
 
 /// Returns the operations.
 pub(crate) fn operations() -> Vec<OpenApiOperation> {
-    [job_operations(), record_operations(), experiment_operations(), plugin_operations(), resource_operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        job_operations(),
+        record_operations(),
+        logged_item_operations(),
+        experiment_operations(),
+        plugin_operations(),
+        resource_operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Returns the operations on jobs.
@@ -139,6 +148,33 @@ fn record_operations() -> Vec<OpenApiOperation> {
             .with_header("Last-Event-ID", ParameterType::Integer { min: 0 })
             .with_content(200, "text/event-stream", SchemaSource::AnyObject)
             .with_errors(&[400, 404, 429]),
+    ]
+}
+
+/// Returns the operations on what a job logged by step, apart from series.
+fn logged_item_operations() -> Vec<OpenApiOperation> {
+    vec![
+        OpenApiOperation::get("/api/v1/jobs/{job}/logged", "The images, tables and histograms that a job logged")
+            .with_description("By rising step, at most 1000 in a response, and 200 with `values`.")
+            .with_query("kind", ParameterType::Pattern("^(image|table|histogram)$"))
+            .with_query("name", ParameterType::Text)
+            .with_query("step", ParameterType::Integer { min: 0 })
+            .with_query("from", ParameterType::Integer { min: 0 })
+            .with_query("values", ParameterType::Described("Also return the bins of histograms."))
+            .with_query("limit", ParameterType::Integer { min: 1 })
+            .with_query("after", ParameterType::Described("The `next` of an earlier response."))
+            .with_errors(&[400, 404]),
+        OpenApiOperation::get(
+            "/api/v1/jobs/{job}/logged/{step}/{kind}/{name}",
+            "An image as a PNG file, a table or a histogram as JSON",
+        )
+        .with_content(200, "image/png", SchemaSource::Binary)
+        .with_content(
+            200,
+            "application/json",
+            SchemaSource::Type(SchemaCatalog::response_schema::<LoggedValueDocument>),
+        )
+        .with_errors(&[400, 404]),
     ]
 }
 
