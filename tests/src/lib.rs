@@ -1,6 +1,7 @@
 //! Shared code of the end-to-end tests: the real binary, a server of it on a free port that ends with the test, the
 //! reference plugins, and HTTP requests.
 
+pub mod api_description;
 mod cgroup;
 mod collector;
 pub mod component;

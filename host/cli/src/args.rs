@@ -29,6 +29,7 @@ mod serve;
 mod sweep;
 mod top;
 mod verify;
+mod without;
 
 use std::path::PathBuf;
 

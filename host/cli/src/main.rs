@@ -110,12 +110,14 @@ fn is_local(command: &CliCommand) -> bool {
 fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
     let local = is_local(&cli.command);
     let server = match local {
+        // The configuration can be invalid, which is a finding of the command.
+        true if matches!(cli.command, CliCommand::Doctor(_)) => ServerAddress::from_cli(&cli).unwrap_or_default(),
         true => ServerAddress::default(),
         false => ServerAddress::from_cli(&cli)?,
     };
     let client = match &cli.command {
         // These commands show the configuration, whether or not it is valid.
-        CliCommand::Config(_) | CliCommand::Version => ServerAddress::default().client()?,
+        CliCommand::Config(_) | CliCommand::Version | CliCommand::Doctor(_) => ServerAddress::default().client()?,
         _ => server.client()?,
     };
     if !matches!(cli.command, CliCommand::Top(_)) {
@@ -163,7 +165,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Verify(args) => commands::verify::verify(&args, &client, output).map(|()| 0),
         CliCommand::Bench(args) => commands::bench::bench(&args, &server, output),
         CliCommand::Key(args) => commands::key::key(&args, output).map(|()| 0),
-        CliCommand::Doctor(args) => commands::doctor::doctor(&args, output),
+        CliCommand::Doctor(args) => commands::doctor::doctor(&args, &server, output),
         CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),
         CliCommand::Restore(args) => commands::backup::restore(&args, output).map(|()| 0),
         CliCommand::UpgradeCheck(args) => commands::upgrade_check::upgrade_check(&args, output).map(|()| 0),

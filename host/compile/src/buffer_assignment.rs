@@ -83,6 +83,7 @@ pub(crate) fn assign_buffers(
         written_variables: written,
         constants,
         outputs: Vec::new(),
+        without: target.without,
     })
 }
 

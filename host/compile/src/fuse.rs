@@ -30,6 +30,7 @@ use crate::error::CompileError;
 use crate::label::op_name;
 use crate::layout::GraphWithLayout;
 use crate::limits::{FUSE_ROUNDS_MAX, LABELS_MAX, PROGRAM_INSTRUCTIONS_MAX};
+use crate::optimization::Optimization;
 use crate::program::KernelBody;
 use crate::target::CompileTarget;
 
@@ -88,7 +89,9 @@ pub(crate) fn fuse(
     interrupt: &InterruptCheck<'_>,
 ) -> Result<Vec<KernelDraft>, CompileError> {
     let graph = &layout.graph;
-    let mut forced = BTreeSet::new();
+    // Without fusion, every element-wise result is in memory. Movements stay views.
+    let is_fused = target.without.enables(Optimization::Fusion);
+    let mut forced = if is_fused { BTreeSet::new() } else { elementwise_nodes(graph) };
     let mut round = 0;
     loop {
         let chains = fused_matmul_search::find_fused_matmuls(graph, &claims.nodes, &forced, target, interrupt)?;
@@ -107,7 +110,7 @@ pub(crate) fn fuse(
         let (groups, failed) = single_node_groups(&context, &mut missing)?;
         let Some(&first) = failed.first() else {
             let groups = group::remove_unread_softmax_rows(&context, remove_unused_groups(&context, groups))?;
-            let merged = merge::merge_groups(&context, groups)?;
+            let merged = if is_fused { merge::merge_groups(&context, groups)? } else { groups };
             let draft = |FusionGroup { anchor, roots, loads, body, .. }| KernelDraft { body, anchor, roots, loads };
             return Ok(merged.into_iter().map(draft).collect());
         };
@@ -126,6 +129,11 @@ pub(crate) fn fuse(
         }
         round += 1;
     }
+}
+
+fn elementwise_nodes(graph: &Graph) -> BTreeSet<NodeId> {
+    let nodes = (0..graph.nodes.len() as u32).map(NodeId);
+    nodes.filter(|&node| matches!(fusion_kind::fusion_kind(&graph.node(node).op), FusionKind::Elementwise(_))).collect()
 }
 
 /// Returns a kernel for each node that needs one, and the nodes whose kernel cannot be built until the nodes in

@@ -16,6 +16,7 @@ mod label;
 mod layout;
 pub mod limits;
 pub mod memory_report;
+pub mod optimization;
 mod output_materialization;
 pub mod program;
 mod schedule;
@@ -31,6 +32,7 @@ use saggar_tensor::{Graph, GraphPort, InterruptCheck, NodeId, VerifiedGraph};
 
 pub use error::CompileError;
 use limits::PINNED_ROUNDS_MAX;
+pub use optimization::{DisabledOptimizations, Optimization, OptimizationScope, UnknownOptimizationError};
 use program::Kernel;
 pub use program::Program;
 pub use stages::{CompileStages, compile_stages};
@@ -71,7 +73,7 @@ fn run_passes(
     look: &mut dyn FnMut(&Graph, &[fuse::KernelDraft]),
 ) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values per kernel");
-    let simple = simplify::simplify(graph, interrupt)?;
+    let simple = simplify::simplify(graph, target.without, interrupt)?;
     let mut graph_with_layout = match target.channels_last {
         true => layout::with_channels_last(simple, interrupt)?,
         false => layout::with_channels_first(simple),

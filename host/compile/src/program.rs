@@ -13,6 +13,7 @@ use saggar_tensor::op::{Conv2d, Pool2d, PoolKind, ReduceKind, ScatterCombine};
 use saggar_tensor::{Descriptor, GraphPort};
 use serde::{Deserialize, Serialize};
 
+use crate::optimization::DisabledOptimizations;
 use crate::target::StorageClass;
 use expr::{Register, ScalarExpr};
 
@@ -85,6 +86,8 @@ pub struct Program {
     pub constants: Vec<(Descriptor, Arc<[u8]>)>,
     /// Outputs of a dispatch, in the graph's order.
     pub outputs: Vec<GraphPort>,
+    /// The optimizations that the device leaves out too.
+    pub without: DisabledOptimizations,
 }
 
 /// One unit of device work.

@@ -15,12 +15,17 @@ use saggar_tensor::op::MovementOp;
 use saggar_tensor::{Graph, GraphNode, InterruptCheck, InterruptedError, NodeId};
 
 use crate::limits::CONCAT_OPERANDS_MAX;
+use crate::optimization::{DisabledOptimizations, Optimization};
 
 /// Returns the simplified graph; inputs, variables, outputs and assignments keep their order.
 ///
 /// # Errors
 /// Returns `InterruptedError` if interrupted.
-pub(crate) fn simplify(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<Graph, InterruptedError> {
+pub(crate) fn simplify(
+    graph: &Graph,
+    without: DisabledOptimizations,
+    interrupt: &InterruptCheck<'_>,
+) -> Result<Graph, InterruptedError> {
     let mut rewrite = GraphRewriter { graph: copy_ports(graph), known: HashMap::new() };
     let live = live_nodes(graph);
     let mut places = vec![NodeId(0); graph.nodes.len()];
@@ -31,8 +36,12 @@ pub(crate) fn simplify(graph: &Graph, interrupt: &InterruptCheck<'_>) -> Result<
     }
     let mut simpler = rewrite.graph;
     remap_outputs(&mut simpler, &places);
-    let simpler = relu_maxpool_swap::swap_relu_and_max_pool(&simpler, interrupt)?;
-    let simpler = relu_slope::relu_slope_from_results(&simpler, interrupt)?;
+    if without.enables(Optimization::ReluMaxPool) {
+        simpler = relu_maxpool_swap::swap_relu_and_max_pool(&simpler, interrupt)?;
+    }
+    if without.enables(Optimization::ReluSlope) {
+        simpler = relu_slope::relu_slope_from_results(&simpler, interrupt)?;
+    }
     remove_dead_nodes(&simpler, interrupt)
 }
 

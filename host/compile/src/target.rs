@@ -4,6 +4,7 @@ use saggar_tensor::{DType, Descriptor};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{FUSED_MATMUL_TILE_ROWS, FUSED_MATMUL_VALUES_MAX};
+use crate::optimization::{DisabledOptimizations, Optimization};
 
 /// A storage class: how a device stores elements. Values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,6 +78,8 @@ pub struct CompileTarget {
     /// Fewest rows that all matrices of a fused matmul have together. Each workgroup takes a few rows, so with fewer
     /// rows most of the device would be idle while products are recomputed.
     pub chain_rows_min: usize,
+    /// The optimizations that are switched off.
+    pub without: DisabledOptimizations,
 }
 
 impl CompileTarget {
@@ -93,6 +96,7 @@ impl CompileTarget {
             kernel_values_max: 16,
             chain_values_max: 0,
             chain_rows_min: 0,
+            without: DisabledOptimizations::NONE,
         }
     }
 
@@ -110,6 +114,22 @@ impl CompileTarget {
             kernel_values_max: 7,
             chain_values_max: FUSED_MATMUL_VALUES_MAX,
             chain_rows_min: 128 * FUSED_MATMUL_TILE_ROWS,
+            without: DisabledOptimizations::NONE,
+        }
+    }
+
+    /// Returns the target without these optimizations.
+    #[must_use]
+    pub const fn without(self, without: DisabledOptimizations) -> CompileTarget {
+        let without = self.without.union(without);
+        // The kernels of fused products stage tiles too.
+        let has_chains = without.enables(Optimization::FusedMatMul) && without.enables(Optimization::Tiles);
+        CompileTarget {
+            channels_last: self.channels_last && without.enables(Optimization::ChannelsLast),
+            in_place: self.in_place && without.enables(Optimization::InPlace),
+            chain_values_max: if has_chains { self.chain_values_max } else { 0 },
+            without,
+            ..self
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use saggar_compile::Optimization;
 use saggar_compile::program::{Program, ValueId, ValueLocation};
 use saggar_tensor::DType;
 
@@ -52,6 +53,11 @@ impl<'a> KernelContext<'a> {
         KernelContext { program, regions }
     }
 
+    /// Returns whether the program uses an optimization.
+    pub(super) fn enables(&self, optimization: Optimization) -> bool {
+        self.program.without.enables(optimization)
+    }
+
     /// Returns the region of a value.
     pub(super) fn region(&self, value: ValueId) -> usize {
         self.regions.index_of(value)
@@ -67,8 +73,11 @@ impl<'a> KernelContext<'a> {
     }
 
     /// Returns the block of a value that fills it and does not change between dispatches: a constant, or a variable
-    /// that this program does not write. Returns `None` for other values.
+    /// that this program does not write. Returns `None` for other values, and if weights are not packed once.
     pub(super) fn constant_block(&self, value: ValueId) -> Option<usize> {
+        if !self.enables(Optimization::Prepack) {
+            return None;
+        }
         let place = self.program.values[value.index()].place;
         match place {
             ValueLocation::Variable(variable) if self.program.written_variables.contains(&variable) => None,

@@ -16,6 +16,7 @@ pub mod meter;
 pub mod null_backend;
 pub mod owner_cache;
 pub mod profile;
+mod reduced_backend;
 pub mod roofline;
 
 pub use backend::{Backend, DeviceBuffer, DeviceInfo, Executable, ProfiledOutputs, TuningRecords};
@@ -25,3 +26,4 @@ pub use error::DeviceError;
 pub use memory_budget::{MemoryControlGroup, available_host_bytes, check_host_memory};
 pub use meter::{DeviceCounters, Meter};
 pub use null_backend::NullBackend;
+pub use reduced_backend::without_optimizations;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use saggar_device::backend::Backend;
-use saggar_device::{DeviceError, DeviceUsage};
+use saggar_device::{DeviceError, DeviceUsage, without_optimizations};
 
 /// A device name, and the device that was last opened under it.
 #[derive(Debug)]
@@ -47,7 +47,8 @@ impl RecoverableDevice {
     pub fn reopen(&self) -> Result<(), DeviceError> {
         let usage = DeviceUsage { pipeline_cache_dir: self.pipeline_cache_dir.as_deref(), ..DeviceUsage::default() };
         let device = crate::open_with_usage(&self.name, usage)?.backend;
-        *self.current.write() = device;
+        let without = self.current.read().target().without;
+        *self.current.write() = without_optimizations(device, without);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ mod support;
 
 use std::sync::Arc;
 
-use saggar_compile::compile;
+use saggar_compile::{DisabledOptimizations, Optimization, OptimizationScope, compile};
 use saggar_device::{Backend, DeviceBuffer, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::grad::gradients;
@@ -238,6 +238,39 @@ fn random_graphs_match_the_interpreter() {
             check_case(&device, &case, device.graph_units);
             if let Some(case) = with_gradients(&case) {
                 check_case(&device, &case, device.graph_units);
+            }
+        }
+    }
+}
+
+/// Every optimization of the compiler and of the devices can be left out, each alone and all together.
+#[test]
+fn results_are_equal_within_the_tolerance_without_each_optimization() {
+    let network = lenet::network(3, true);
+    let of_programs = |it: &&Optimization| it.scope() == OptimizationScope::Program;
+    let all: DisabledOptimizations = Optimization::ALL.iter().copied().collect();
+    let each = Optimization::ALL.iter().filter(of_programs).map(|&it| DisabledOptimizations::NONE.with(it));
+    for without in each.chain([all]) {
+        let names: Vec<&str> = without.iter().map(Optimization::name).collect();
+        let named = |case: &GraphCase| GraphCase { name: format!("{} without {names:?}", case.name), ..case.clone() };
+        for backend in support::devices() {
+            let is_cpu = backend.info().name == "cpu";
+            let graph_units = if is_cpu { GRAPH_UNITS } else { GRAPH_UNITS_ON_ADAPTERS };
+            let backend = saggar_device::without_optimizations(backend, without);
+            assert_eq!(backend.target().without, without);
+            let device = DeviceUnderTest { backend, graph_units, graphs: 0, seeds: 0, has_tiles: false };
+            if is_cpu {
+                for case in primitive_cases(5).iter().map(named) {
+                    check_case(&device, &case, tolerance(case.verified_graph().graph()));
+                }
+            }
+            for seed in 0..if is_cpu { 20 } else { 2 } {
+                let case = named(&random_graph(seed));
+                check_case(&device, &case, graph_units);
+                with_gradients(&case).iter().for_each(|case| check_case(&device, case, graph_units));
+            }
+            if is_cpu {
+                check(&device, "lenet", &network.graph, &network.inputs, &network.variables, graph_units);
             }
         }
     }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_compile::compile;
 use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{
     Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
 };
 use saggar_compile::target::StorageClass;
+use saggar_compile::{DisabledOptimizations, compile};
 use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter};
 use saggar_gpu::wgsl::ShaderTuning;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
@@ -71,6 +71,7 @@ fn map_program(dtype: DType, dims: &[usize], op: UnaryOp) -> Program {
         written_variables: Vec::new(),
         constants: Vec::new(),
         outputs: vec![port("y", tensor)],
+        without: DisabledOptimizations::NONE,
     }
 }
 
@@ -146,6 +147,7 @@ fn random_matmul_sum_program(m: usize, k: usize) -> Program {
         written_variables: vec![0],
         constants: Vec::new(),
         outputs: vec![port("sum", descriptor(DType::F32, &[1]))],
+        without: DisabledOptimizations::NONE,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use saggar_compile::Optimization;
 use saggar_compile::cost::kernel_cost;
 use saggar_compile::program::{Kernel, Program, ValueId, ValueLocation};
 use saggar_tensor::{DType, GraphPort};
@@ -81,7 +82,7 @@ impl Autotuner {
     }
 
     /// Returns the candidate for a program's kernel. Returns `None` if the compiler's default is used: the kernel has
-    /// only one candidate, is too small or cannot be benchmarked, or the limit of tuning time or of stored choices is
+    /// only one candidate, is too small or cannot be benchmarked, autotuning is switched off, or the limit of tuning time or of stored choices is
     /// reached. Device time and memory of the benchmark are charged to `owner`.
     ///
     /// # Errors
@@ -94,6 +95,9 @@ impl Autotuner {
         kernel: &Kernel,
         owner: &Meter,
     ) -> Result<Option<String>, DeviceError> {
+        if !program.without.enables(Optimization::Autotune) {
+            return Ok(None);
+        }
         let is_large = self.operations_min.is_some_and(|least| kernel_cost(program, kernel).operations >= least);
         // Locked while tuning, so that no two threads tune the same kernel or disturb each other's timing.
         let mut state = self.state.lock();
@@ -107,7 +111,8 @@ impl Autotuner {
         if !is_large || state.spent > TUNING_TIME_MAX || state.choices.len() >= TUNED_KERNELS_MAX {
             return Ok(None);
         }
-        let Ok(mut ways) = wgsl::autotune_candidates(program, kernel, context.tuning) else { return Ok(None) };
+        let tuning = context.tuning.without(program.without);
+        let Ok(mut ways) = wgsl::autotune_candidates(program, kernel, tuning) else { return Ok(None) };
         if ways.len() < 2 {
             return Ok(None);
         }
@@ -192,6 +197,7 @@ fn isolate_kernel(program: &Program, kernel: &Kernel) -> Option<Program> {
         written_variables: Vec::new(),
         constants: Vec::new(),
         outputs: ports(&writes),
+        without: program.without,
     })
 }
 

@@ -29,11 +29,12 @@ impl KernelVariants {
         kernel: usize,
         way: Option<&str>,
     ) -> Result<KernelVariants, DeviceError> {
+        let suited = context.tuning.without(program.without);
         let passes =
             |tuning: ShaderTuning| wgsl::shader_passes_of_candidate(program, &program.kernels[kernel], tuning, way);
-        let tuned = passes(context.tuning)
-            .map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))?;
-        let by_lanes = ShaderTuning { cooperative_matrix: None, ..context.tuning };
+        let tuned =
+            passes(suited).map_err(|error| unsupported(context, &program.kernels[kernel], error.to_string()))?;
+        let by_lanes = ShaderTuning { cooperative_matrix: None, ..suited };
         let plain = ShaderTuning { workgroup_memory: false, ..by_lanes };
         let mut others: Vec<Vec<Shader>> = Vec::new();
         for tuning in [by_lanes, plain] {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use saggar_compile::{DisabledOptimizations, Optimization};
 use saggar_store::records::{
     AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobRecord, JobRecords, NewJob,
     PausePoint, StateReason,
@@ -329,6 +330,7 @@ fn spec_field_names() -> BTreeSet<String> {
         gpu_memory_bytes: Some(1),
         non_finite: crate::spec::NonFinite::Continue,
         precision: crate::spec::Precision::Mixed,
+        without: DisabledOptimizations::NONE.with(Optimization::Winograd),
         utilization: Some(crate::spec::UtilizationPolicy { min_gpu: 1.0, window_seconds: 1.0 }),
         secrets: vec![String::new()],
         replicas: 2,

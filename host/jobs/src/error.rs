@@ -45,6 +45,12 @@ pub enum SpecError {
         /// The names of the inputs.
         known: String,
     },
+    /// An optimization that a job does not have.
+    #[error("without: expected optimizations of a job ({}), got {name}", saggar_project::JOB_OPTIMIZATIONS.join(", "))]
+    Optimization {
+        /// The given name.
+        name: &'static str,
+    },
     /// A step with something that only a training has.
     #[error("step: {reason}")]
     Step {

@@ -13,6 +13,7 @@ mod retry_cause;
 mod step_inputs;
 mod validate;
 
+use saggar_compile::DisabledOptimizations;
 use saggar_store::checkpoint::BestMetric;
 use saggar_store::records::SchedulingRequest;
 use schemars::JsonSchema;
@@ -124,6 +125,10 @@ pub struct JobSpec {
     /// The precision of the training.
     #[serde(default, skip_serializing_if = "Precision::is_default")]
     pub precision: Precision,
+    /// The optimizations to leave out. Every attempt leaves them out.
+    #[serde(default, skip_serializing_if = "DisabledOptimizations::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub without: DisabledOptimizations,
     /// The minimum utilization of the device; not checked if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<UtilizationPolicy>,
@@ -237,6 +242,7 @@ impl JobSpec {
             gpu_memory_bytes: None,
             non_finite: NonFinite::Stop,
             precision: Precision::Float32,
+            without: DisabledOptimizations::NONE,
             utilization: None,
             secrets: Vec::new(),
             replicas: default_replicas(),

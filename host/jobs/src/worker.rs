@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
+use saggar_compile::Optimization;
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
@@ -209,8 +210,8 @@ impl WorkerAttempt<'_> {
         let device = self.open_device(&home)?;
         let _watch = DeviceWatch::start(&device, self.channel);
         let began = Instant::now();
-        let host =
-            PluginEngine::new(PluginEngineConfig { cache_dir: Some(home.cache()), ..PluginEngineConfig::default() })?;
+        let cache_dir = spec.without.enables(Optimization::ComponentCache).then(|| home.cache());
+        let host = PluginEngine::new(PluginEngineConfig { cache_dir, ..PluginEngineConfig::default() })?;
         if let Some(prediction) = &spec.predict {
             return self.run_prediction(prediction, &host, &home, device, began);
         }
@@ -237,7 +238,8 @@ impl WorkerAttempt<'_> {
     /// Opens the job's device and reports the start of the attempt.
     fn open_device(&self, home: &StateDir) -> Result<Arc<dyn Backend>, AttemptFailure> {
         let spec = &self.start.spec;
-        let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
+        let shaders = spec.without.enables(Optimization::ShaderCache).then(|| home.shaders());
+        let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: shaders.as_deref() };
         let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
         let info = choice.backend.info();
@@ -248,7 +250,7 @@ impl WorkerAttempt<'_> {
             exact_seconds: info.exact_seconds,
             choice: choice.reason.clone(),
         });
-        Ok(choice.backend)
+        Ok(saggar_device::without_optimizations(choice.backend, spec.without))
     }
 
     /// Runs the training or the step.

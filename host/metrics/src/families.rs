@@ -93,6 +93,7 @@ families! {
     handler_duration: HistogramVec("saggar_handler_seconds", "Time from a request's arrival at a handler to the end of its response.", ["model", "version"], SECONDS);
     handler_in_flight: IntGaugeVec("saggar_handler_in_flight", "Requests to HTTP handlers of plugins that are waiting or being answered.", ["model", "version"]);
     requests_rejected: IntCounterVec("saggar_requests_rejected_total", "Requests refused before they reached a model.", ["reason"]);
+    deprecated_uses: IntCounterVec("saggar_deprecated_uses_total", "Requests that used something deprecated, by its name.", ["name"]);
     auth_failures: IntCounterVec("saggar_auth_failures_total", "Requests without the key or the scope that they need.", ["reason"]);
     model_state: IntGaugeVec("saggar_model_state", "1 for the state the model version is in, 0 for the others.", ["model", "version", "state"]);
     model_reloads: IntCounterVec("saggar_model_reloads_total", "Model versions loaded or refused.", ["model", "kind", "result", "reason"]);

@@ -177,6 +177,10 @@ pub(crate) fn cache_key(job: &PreparedJob) -> String {
         "checkpoint_every": spec.checkpoint_every,
         "checkpoint_keep_last": spec.checkpoint_keep_last,
     });
+    // Results without an optimization differ in their last bits.
+    if !spec.without.is_empty() {
+        document["without"] = json!(spec.without);
+    }
     if let Some(step) = &spec.data_step {
         document["data_step"] =
             json!({ "dataset": step.dataset, "is_fetched": matches!(step.from, DataStepSource::Fetch(_)) });

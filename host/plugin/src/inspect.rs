@@ -1,5 +1,7 @@
 //! Inspects a component before any of it runs: its imports and exports, and reasons to refuse it.
 
+use std::collections::BTreeSet;
+
 use wasmtime::Engine;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
@@ -112,6 +114,17 @@ impl ComponentInterface {
 /// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`; `HandlerWithoutModel`; `TrainerAndStep`.
 pub fn check_component(wasm: &[u8]) -> Option<Result<(), PluginError>> {
     ComponentInterface::from_bytes(wasm).map(|face| check_interface(&face).map(drop))
+}
+
+/// Returns the versions of the plugin interface that a component was built against; none if the bytes are no component.
+pub fn interface_versions(wasm: &[u8]) -> BTreeSet<String> {
+    let face = ComponentInterface::from_bytes(wasm);
+    let names = face.into_iter().flat_map(|face| {
+        let imports = face.imports.into_iter().map(|import| import.name);
+        face.exports.into_iter().chain(imports).collect::<Vec<_>>()
+    });
+    let version = |name: String| Some(name.strip_prefix(PACKAGE)?.split_once('@')?.1.to_owned());
+    names.filter_map(version).collect()
 }
 
 /// Checks a component's imports and exports by name and version.

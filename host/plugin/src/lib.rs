@@ -62,7 +62,7 @@ pub use http_handler::handler_route::{HandlerMatch, HandlerMethod, HandlerRoute,
 pub use http_handler::response_head::ResponseHead;
 pub use import::{ImportRequest, import};
 pub use imported_model::ImportedModel;
-pub use inspect::check_component;
+pub use inspect::{check_component, interface_versions};
 pub use job_context::{InitialState, JobContext, LogLevel, OpenedModel};
 pub use model::{
     DeclaredWeights, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelPort, ModelRoute, ModelSignature,

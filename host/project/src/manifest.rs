@@ -27,7 +27,8 @@ pub use plugin::{PluginBuildCommand, PluginSection, REFERENCE_PLUGINS};
 pub use queue::{PoolSection, ProjectQuota, QueueSection};
 pub(crate) use run_options::is_device_name;
 pub use run_options::{
-    CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, PRECISIONS, RETRY_CAUSES, RunOptions,
+    CheckpointPolicy, DeviceRequest, GpuRequest, JOB_OPTIMIZATIONS, MODEL_OPTIMIZATIONS, MinimumUtilization,
+    PRECISIONS, RETRY_CAUSES, RunOptions,
 };
 pub use sweep::{SWEEP_METHODS, SweepSection};
 pub use task::{TaskArguments, TaskMode, TaskSection};

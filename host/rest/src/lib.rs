@@ -15,6 +15,7 @@
 pub mod checkpoints;
 pub mod comparisons;
 pub mod datasets;
+pub mod deprecations;
 pub mod devices;
 pub mod errors;
 pub mod events;

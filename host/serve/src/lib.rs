@@ -14,6 +14,7 @@ mod buffer_growth;
 pub mod cog;
 mod connection;
 mod content_encoding;
+mod deprecated_use;
 pub mod device_inventory;
 pub mod error;
 pub mod graph_inspector;

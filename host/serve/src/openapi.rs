@@ -17,8 +17,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use indexmap::IndexMap;
+use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart};
 use saggar_rest::errors::ErrorDocument;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::described_response::HandlerResponses;
 use self::document::{
@@ -83,10 +84,25 @@ fn route_document(areas: &[OperationArea], handlers: &HandlerResponses) -> &'sta
         RouteDocument {
             tags: areas.iter().map(|area| TagObject { name: area.tag }).collect(),
             paths,
-            schemas: catalog.into_schemas(),
+            schemas: with_deprecated_members(catalog.into_schemas()),
             responses: [("Error", ResponseObject { description: "An error.", content })].into(),
         }
     })
+}
+
+/// Describes the deprecated members of the schemas.
+fn with_deprecated_members(mut schemas: IndexMap<String, Value>) -> IndexMap<String, Value> {
+    for deprecation in DEPRECATIONS {
+        if let DeprecatedPart::Member { name, schema } = deprecation.part
+            && let Some(Value::Object(schema)) = schemas.get_mut(schema)
+            && let Value::Object(members) = schema.entry("properties").or_insert_with(|| json!({}))
+        {
+            let member = members.entry(name).or_insert_with(|| json!({}));
+            member["deprecated"] = true.into();
+            member["description"] = format!("Deprecated: use {}.", deprecation.replacement).into();
+        }
+    }
+    schemas
 }
 
 /// Adds the responses that the type of the operation's handler describes.

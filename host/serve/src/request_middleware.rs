@@ -14,11 +14,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use saggar_metrics::MetricsRegistry;
+use saggar_rest::deprecations::Deprecation;
 use saggar_serving::RequestMemoryBudget;
 use tracing::Instrument;
 
 use crate::access::route_scopes::RouteScopes;
 use crate::access::{AccessControl, ListenPolicy, Principal};
+use crate::deprecated_use::DeprecatedUses;
 use crate::error::{ApiError, ErrorBody, mlflow_error_json};
 use crate::grpc::call_head::is_grpc;
 use crate::grpc::call_metrics::CallCount;
@@ -44,12 +46,13 @@ pub(crate) struct AuthLayer {
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) memory: RequestMemoryBudget,
     pub(crate) observer: RequestObserver,
+    pub(crate) deprecations: &'static [Deprecation],
 }
 
 /// Admits the request, answers it, and records metrics. A request whose client disconnects before the response counts
 /// with code 499.
 pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut request: Request, next: Next) -> Response {
-    let AuthLayer { policy: door, access, scopes, metrics, memory, observer } = entrance;
+    let AuthLayer { policy: door, access, scopes, metrics, memory, observer, deprecations } = entrance;
     let id = request_id(&request);
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED_ROUTE, MatchedPath::as_str).to_owned();
@@ -69,6 +72,7 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
     if let Some(observed) = observed.as_mut().filter(|_| admitted.is_ok()) {
         observed.set_principal(who.as_ref().unwrap_or(&Principal::Loopback));
     }
+    let uses = DeprecatedUses::begin(deprecations, &mut request, &route).filter(|_| admitted.is_ok());
     let mut count = RequestMetricsGuard { metrics, route, method, began: Instant::now(), code: None };
     let answer = match admitted {
         Ok(()) => {
@@ -91,7 +95,10 @@ pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut req
         Some(call) => call.finish(call_response(response, count.route != UNMATCHED_ROUTE), &id),
         None => json_error_response(response, &id, is_mlflow_route(&count.route)),
     };
-    let response = identify_response(response, &id);
+    let mut response = identify_response(response, &id);
+    if let Some(uses) = uses {
+        uses.finish(&mut response, &count.metrics);
+    }
     match observed {
         Some(observed) => observed.finish(response),
         None => response,

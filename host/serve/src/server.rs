@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
 use saggar_clock::Clock;
+use saggar_rest::deprecations::DEPRECATIONS;
 use tokio::sync::watch;
 
 use crate::access::ListenPolicy;
@@ -110,6 +111,7 @@ impl AppState {
             metrics: Arc::clone(self.metrics()),
             memory: self.parts().memory.clone(),
             observer: self.parts().observer.clone(),
+            deprecations: DEPRECATIONS,
         };
         let router = all_routes().fold(Router::new(), |router, route| router.route(route.path, route.handlers));
         router

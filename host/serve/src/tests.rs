@@ -5,6 +5,7 @@ mod batching;
 mod clock_jumps;
 mod cog;
 mod connections;
+mod deprecations;
 mod device_recovery;
 mod encoded_documents;
 mod events;

@@ -29,6 +29,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use saggar_clock::Clock;
+use saggar_compile::DisabledOptimizations;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::FailureReason;
 use saggar_store::error::ModelError;
@@ -62,6 +63,8 @@ pub struct ModelLifecycle {
     /// Configurations of models that have no configuration file.
     default_configs: BTreeMap<String, ModelConfig>,
     pub(crate) follow: FollowPolicy,
+    /// The optimizations that are switched off for all models.
+    without: DisabledOptimizations,
     records: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<ModelRecord>>>>,
     scanned: Mutex<BTreeMap<String, BTreeMap<u64, FingerprintedVersion>>>,
     load_limiter: LoadLimiter,
@@ -91,6 +94,7 @@ impl ModelLifecycle {
             decode_sample,
             default_configs: BTreeMap::new(),
             follow: FollowPolicy::default(),
+            without: DisabledOptimizations::NONE,
             records: Mutex::default(),
             scanned: Mutex::default(),
             load_limiter: LoadLimiter::new(),
@@ -108,6 +112,17 @@ impl ModelLifecycle {
     #[must_use]
     pub fn with_follow_policy(self, follow: FollowPolicy) -> ModelLifecycle {
         ModelLifecycle { follow, ..self }
+    }
+
+    /// Sets the optimizations that are switched off for all models.
+    #[must_use]
+    pub fn with_disabled_optimizations(self, without: DisabledOptimizations) -> ModelLifecycle {
+        ModelLifecycle { without, ..self }
+    }
+
+    /// Returns the optimizations that are switched off for a model with this configuration.
+    pub(crate) fn disabled_optimizations(&self, config: &ModelConfig) -> DisabledOptimizations {
+        self.without.union(config.without)
     }
 
     /// Returns the configuration of a model without a configuration file.
@@ -420,6 +435,7 @@ impl ModelLifecycle {
             model: name.to_owned(),
             dir: on_disk.found.dir.clone(),
             settings: memory.config.clone(),
+            without: self.disabled_optimizations(&memory.config),
             decode_sample: self.decode_sample,
         };
         let load = async {

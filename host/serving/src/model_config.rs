@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use saggar_project::units;
+use saggar_compile::DisabledOptimizations;
+use saggar_project::{MODEL_OPTIMIZATIONS, units};
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -49,6 +50,9 @@ pub struct ModelConfig {
     /// Inputs that are predicted before a version is ready: names of files beside this one, or the inputs themselves in
     /// the form of `/predict`.
     pub warmup: Vec<serde_json::Value>,
+    /// The optimizations that are switched off for this model.
+    #[serde(skip_serializing_if = "DisabledOptimizations::is_empty")]
+    pub without: DisabledOptimizations,
     /// The steps, if this model is an ensemble.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ensemble: Option<EnsembleConfig>,
@@ -220,6 +224,10 @@ impl ModelConfig {
             return Err(ModelConfigError(
                 "batch.max_delay: a batch cannot wait for longer than queue.timeout".to_owned(),
             ));
+        }
+        if let Some(wrong) = self.without.iter().find(|it| !MODEL_OPTIMIZATIONS.contains(&it.name())) {
+            let known = MODEL_OPTIMIZATIONS.join(", ");
+            return Err(ModelConfigError(format!("without: expected optimizations of a model ({known}), got {wrong}")));
         }
         if self.ensemble.as_ref().is_some_and(|ensemble| ensemble.steps.is_empty()) {
             return Err(ModelConfigError("ensemble.steps: expected at least one step".to_owned()));

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use saggar_compile::{DisabledOptimizations, Optimization};
 use saggar_device::Meter;
 use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
@@ -69,6 +70,7 @@ struct LastLoadedModel {
     model: Weak<LoadedModel>,
     account: Weak<DeviceUsageAccount>,
     instances_max: usize,
+    without: DisabledOptimizations,
 }
 
 impl PluginHost {
@@ -120,8 +122,12 @@ impl PluginHost {
         it: VersionCandidate<'_>,
         plugin: &CompiledPlugin,
     ) -> Option<(Arc<LoadedModel>, Arc<DeviceUsageAccount>)> {
+        if !it.without.enables(Optimization::SharedInstances) {
+            return None;
+        }
         let up = self.lock_last_loaded();
-        let up = up.get(it.model).filter(|up| up.instances_max == it.instances_max)?;
+        let is_same = |up: &&LastLoadedModel| up.instances_max == it.instances_max && up.without == it.without;
+        let up = up.get(it.model).filter(is_same)?;
         let (model, account) = (up.model.upgrade()?, up.account.upgrade()?);
         model.is_compatible(plugin, &it.files.manifest.config, it.variables).then_some((model, account))
     }
@@ -157,7 +163,8 @@ impl PluginHost {
             limits,
             on_instance_start: Some(InstanceStartHook::new(move |time| starts.observe(time.as_secs_f64()))),
         };
-        let model = LoadedModel::load(&self.host, parts, self.device.current())?;
+        let device = saggar_device::without_optimizations(self.device.current(), it.without);
+        let model = LoadedModel::load(&self.host, parts, device)?;
         Ok((model, Arc::new(DeviceUsageAccount::new(meter))))
     }
 }
@@ -203,6 +210,7 @@ impl ModelHost for PluginHost {
             model: Arc::downgrade(&model),
             account: Arc::downgrade(&account),
             instances_max: it.instances_max,
+            without: it.without,
         };
         self.lock_last_loaded().insert(it.model.to_owned(), up);
         let device = self.device.current().info().name.clone();

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_compile::DisabledOptimizations;
 use saggar_plugin::{
     DeclaredWeights, FailureReason, HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature,
     NamedTensor, PluginError, PredictionOptions,
@@ -131,6 +132,8 @@ pub struct VersionCandidate<'a> {
     pub variables: &'a [SavedVariable],
     /// Maximum number of concurrent calls.
     pub instances_max: usize,
+    /// The optimizations that are switched off for the model.
+    pub without: DisabledOptimizations,
 }
 
 /// The content of a version before it is published.

@@ -7,6 +7,7 @@ use saggar_project::PRECISIONS;
 
 use super::bench_serve::BenchServeArgs;
 use super::chart::{ChartFileArgs, ChartLookArgs};
+use super::without::WithoutArgs;
 
 /// Measure plugins on the devices of this machine, or a running server, and compare measurements.
 #[derive(Debug, Subcommand)]
@@ -36,6 +37,8 @@ pub(crate) struct BenchTrainArgs {
     /// The devices to measure in turn: cpu,vulkan:0 (or auto, gpu).
     #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "DEVICE,...")]
     pub(crate) devices: Vec<String>,
+    #[command(flatten)]
+    pub(crate) without: WithoutArgs,
     /// Steps to run on each device.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub(crate) steps: u64,
@@ -82,6 +85,11 @@ pub(crate) struct BenchInferArgs {
     /// The devices to measure in turn: cpu,vulkan:0 (or auto, gpu).
     #[arg(long, value_delimiter = ',', default_value = "auto", value_name = "DEVICE,...")]
     pub(crate) devices: Vec<String>,
+    #[command(flatten)]
+    pub(crate) without: WithoutArgs,
+    /// Measure with and without each optimization of the compiler and the device, in turn, and show its effect.
+    #[arg(long, conflicts_with = "save")]
+    pub(crate) on_off: bool,
     /// Items per request; each size is measured in turn: 1,8,32.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N,...")]
     pub(crate) batch: Vec<u32>,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use saggar_project::units;
 
+use super::without::WithoutArgs;
+
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     /// The source of the graphs: a plugin's component or directory, a reference plugin's name, a model version's directory, a served model's name
@@ -22,6 +24,8 @@ pub(crate) struct InspectArgs {
     /// The target to compile for [default: cpu; gpu with --stage wgsl]. The machine need not have such a device.
     #[arg(long, value_enum, value_name = "TARGET")]
     pub(crate) target: Option<TargetArg>,
+    #[command(flatten)]
+    pub(crate) without: WithoutArgs,
     /// The dataset of the state directory that a plugin trains on at /data: digits or digits/1. Without it, a
     /// placeholder dataset has the fields image, label, text, source and target.
     #[arg(long, value_name = "NAME[/VERSION]", conflicts_with = "field")]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use saggar_project::units::{self, TimeOrSteps};
-use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PRECISIONS, RETRY_CAUSES, RunOptions};
+use saggar_project::{
+    CheckpointPolicy, DeviceRequest, GpuRequest, JOB_OPTIMIZATIONS, PRECISIONS, RETRY_CAUSES, RunOptions,
+};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
@@ -135,6 +137,10 @@ pub(crate) struct RunFlags {
     /// weights, with automatic loss scaling.
     #[arg(long, value_parser = PRECISIONS, hide_possible_values = true, value_name = "float32|mixed")]
     precision: Option<String>,
+    /// Leave these optimizations out: winograd,autotune. Every attempt leaves them out. An unknown name is refused with
+    /// the list of all.
+    #[arg(long, value_delimiter = ',', value_parser = JOB_OPTIMIZATIONS, hide_possible_values = true, value_name = "OPTIMIZATION,...")]
+    without: Vec<String>,
     /// The experiment: a group of jobs to compare.
     #[arg(short, long, value_name = "NAME")]
     experiment: Option<String>,
@@ -174,6 +180,7 @@ impl RunFlags {
             checkpoint: (checkpoint != CheckpointPolicy::default()).then_some(checkpoint),
             non_finite: self.non_finite.clone(),
             precision: self.precision.clone(),
+            without: (!self.without.is_empty()).then(|| self.without.clone()),
             utilization: None,
             experiment: self.experiment.clone(),
             replicas: self.replicas,

@@ -8,6 +8,7 @@ use saggar_fetch::{FetchPolicy, UrlPrefix};
 use saggar_project::units;
 
 use super::listen_address::ListenAddress;
+use super::without::WithoutArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -53,6 +54,8 @@ pub(crate) struct ServeArgs {
     /// at most half of it.
     #[arg(long, value_parser = units::parse_bytes, value_name = "SIZE")]
     pub(crate) request_memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) without: WithoutArgs,
     /// Maximum device memory of all models together: 2GiB. If it is exhausted, the models with the oldest last request
     /// are put to sleep. By default, on the device cpu and on software adapters, half of the free memory of the machine
     /// or control group at the start, less 192MiB.

@@ -12,6 +12,7 @@ mod device;
 mod diff;
 mod infer;
 mod machine;
+mod on_off;
 mod profile;
 mod saved_result;
 mod scale;

@@ -1,6 +1,6 @@
 //! `saggar config ls`: lists the values that commands use by default here, with their sources.
 
-use saggar_project::PROJECT_FILE;
+use saggar_project::{JOB_OPTIMIZATIONS, PROJECT_FILE};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,6 +44,17 @@ impl ConfigRow {
     }
 }
 
+/// Returns a row for each optimization of jobs: whether a job uses it, and what says so.
+fn optimization_rows(layers: &ConfigLayers) -> impl Iterator<Item = ConfigRow> {
+    let without = layers.merge().without.unwrap_or_default();
+    let said = layers.values_with_sources().into_iter().find(|(key, ..)| key == "without");
+    let source = said.map_or(ConfigSource::BuiltIn, |(_, _, source)| source);
+    JOB_OPTIMIZATIONS.into_iter().map(move |name| {
+        let is_off = without.iter().any(|it| it == name);
+        ConfigRow::new(format!("optimization.{name}"), if is_off { "off" } else { "on" }, &source)
+    })
+}
+
 fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<ConfigRow>, CliError> {
     let found = ProjectContext::for_task(args.task.as_deref())?;
     let user = project::user_config()?;
@@ -74,6 +85,7 @@ fn config_rows(args: &ConfigLsArgs, server: &ServerAddress) -> Result<Vec<Config
     rows.extend(
         layers.values_with_sources().iter().map(|(key, value, source)| ConfigRow::new(key, value.clone(), source)),
     );
+    rows.extend(optimization_rows(&layers));
     rows.extend(
         TopDefaults::resolve(&user.top, server)
             .config_rows()

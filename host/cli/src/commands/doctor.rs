@@ -1,6 +1,7 @@
 //! `saggar doctor`: checks this machine and shows how to fix what is missing. Devices are checked in child processes,
 //! so that a driver that hangs or crashes becomes a finding.
 
+mod deprecations;
 mod device;
 mod drivers;
 mod state_dir_check;
@@ -14,6 +15,7 @@ use crate::exit::CliError;
 use crate::known_state_dirs::KnownStateDirs;
 use crate::output::CliOutput;
 use crate::project;
+use crate::server::ServerAddress;
 
 /// The result of one check.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ enum FindingState {
     Missing,
     /// It was fixed by this run.
     Fixed,
+    /// It works, and will not in a later version.
+    Deprecated,
     Failed,
 }
 
@@ -45,6 +49,7 @@ impl FindingState {
             FindingState::Ok => "OK",
             FindingState::Missing => "none",
             FindingState::Fixed => "FIXED",
+            FindingState::Deprecated => "OLD",
             FindingState::Failed => "FAILED",
         }
     }
@@ -72,7 +77,7 @@ impl DoctorFinding {
     }
 }
 
-pub(crate) fn doctor(args: &DoctorArgs, output: CliOutput) -> Result<i32, CliError> {
+pub(crate) fn doctor(args: &DoctorArgs, server: &ServerAddress, output: CliOutput) -> Result<i32, CliError> {
     if let Some(device) = &args.probe {
         return Ok(device::probe_device(device, output));
     }
@@ -87,6 +92,9 @@ pub(crate) fn doctor(args: &DoctorArgs, output: CliOutput) -> Result<i32, CliErr
     findings.push(check_open_files());
     findings.push(check_user_config(args.fix));
     findings.extend(check_project_file());
+    findings.extend(deprecations::check_project_file());
+    findings.extend(deprecations::check_models(&args.home));
+    findings.extend(deprecations::check_server(server));
     if let Some(device) = &args.device {
         findings.push(device::check_selection(device).with_exit_code_if_failed(exit::NO_DEVICE));
     }

@@ -36,6 +36,7 @@ pub(crate) fn inspect(args: &InspectArgs, output: CliOutput) -> Result<(), CliEr
         TargetArg::Cpu => CompileTarget::cpu(),
         TargetArg::Gpu => CompileTarget::gpu(),
     };
+    let target = target.without(args.without.optimizations());
     let LoadedGraphs { recorded, incomplete_phases: cut_short } = graph_source::load_graphs(args, target, output)?;
     cut_short.iter().for_each(|sentence| output.print_note(&format!("note: {sentence}")));
     if recorded.omitted_graphs > 0 {
@@ -107,6 +108,7 @@ impl InspectedGraph {
     fn shaders(&self) -> Vec<Result<Vec<Shader>, String>> {
         let program = &self.stages.program;
         let tuning = ShaderTuning { window_bytes: CompileTarget::gpu().binding_bytes_max, ..ShaderTuning::UNLIMITED };
+        let tuning = tuning.without(program.without);
         let passes = |kernel| wgsl::shader_passes(program, kernel, tuning).map_err(|error| error.to_string());
         program.kernels.iter().map(passes).collect()
     }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use saggar_clock::{Clock, SystemClock};
+use saggar_compile::{DisabledOptimizations, Optimization};
 use saggar_device::DeviceInfo;
 use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
@@ -69,16 +70,15 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
     })?;
     let inherited = SystemdSocket::take(args)?;
     let certificates = listeners::check_exposure(args, &inherited, &home.keys())?;
-    let usage = DeviceUsage { pipeline_cache_dir: Some(&home.shaders()), ..DeviceUsage::default() };
+    let without = args.without.of_server()?;
+    let shaders = without.enables(Optimization::ShaderCache).then(|| home.shaders());
+    let usage = DeviceUsage { pipeline_cache_dir: shaders.as_deref(), ..DeviceUsage::default() };
     let choice = saggar_devices::open_with_usage(&args.device, usage)
         .map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
-    let floors = ServerParts::assemble(
-        args,
-        &home,
-        &Arc::new(RecoverableDevice::new(Arc::clone(&choice.backend), Some(home.shaders()))),
-    )?;
+    let device = saggar_device::without_optimizations(Arc::clone(&choice.backend), without);
+    let floors = ServerParts::assemble(args, &home, &Arc::new(RecoverableDevice::new(device, shaders)))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(unexpected_error)?;
     let ran = runtime.block_on(floors.run(args, inherited, certificates, output));
@@ -147,7 +147,8 @@ impl ServerParts {
                 .with_fetch_policy(args.fetch.policy())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
-        let (host, children) = plugin_engine(home, &program)?;
+        let without = args.without.of_server()?;
+        let (host, children) = plugin_engine(home, &program, without)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = model_router(args, &metrics);
         let watch = ModelWatch::start(&models_dir)?;
@@ -158,8 +159,8 @@ impl ServerParts {
         let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
-        let lifecycle =
-            Arc::new(lifecycle.with_default_configs(settings).with_follow_policy(follow_policy(args.follow)));
+        let lifecycle = lifecycle.with_default_configs(settings).with_disabled_optimizations(without);
+        let lifecycle = Arc::new(lifecycle.with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
         let parts = AppParts {
@@ -317,10 +318,15 @@ fn drive_pipelines(
 }
 
 /// Creates the engine of plugins, which compiles in child processes.
-fn plugin_engine(home: &StateDir, program: &Path) -> Result<(PluginEngine, CompileChildren), CliError> {
+fn plugin_engine(
+    home: &StateDir,
+    program: &Path,
+    without: DisabledOptimizations,
+) -> Result<(PluginEngine, CompileChildren), CliError> {
     let children = CompileChildren::new(running_executable(program));
     let compiler = CompilerMode::Children(children.clone());
-    let config = PluginEngineConfig { cache_dir: Some(home.cache()), compiler, ..PluginEngineConfig::default() };
+    let cache_dir = without.enables(Optimization::ComponentCache).then(|| home.cache());
+    let config = PluginEngineConfig { cache_dir, compiler, ..PluginEngineConfig::default() };
     Ok((PluginEngine::new(config).map_err(unexpected_error)?, children))
 }
 

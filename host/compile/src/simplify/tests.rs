@@ -3,13 +3,15 @@ use saggar_tensor::op::{MovementOp, Pool2d, PoolKind, ReduceKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, InterruptCheck, NodeId, Op, Shape, VerifiedGraph, verify};
 
 use super::simplify;
+use crate::optimization::DisabledOptimizations;
 
 fn check(build: impl FnOnce(&mut GraphBuilder, NodeId) -> NodeId, expected: &[&str]) {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
     let y = build(&mut builder, x);
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
+    let graph =
+        simplify(&verify(builder.finish()).unwrap(), DisabledOptimizations::NONE, &InterruptCheck::never()).unwrap();
     let found: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
     assert_eq!(found, expected);
 }
@@ -82,7 +84,8 @@ fn long_concatenations_become_trees_without_empty_operands() {
     let nothing = builder.narrow(x, 0, 0, 0).unwrap();
     let y = builder.concat(&[x, x, x, nothing, x, x, x], 0).unwrap();
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
+    let graph =
+        simplify(&verify(builder.finish()).unwrap(), DisabledOptimizations::NONE, &InterruptCheck::never()).unwrap();
     for node in &graph.nodes {
         if let Op::Movement(MovementOp::Concat { .. }) = node.op {
             assert!(node.inputs.len() <= crate::limits::CONCAT_OPERANDS_MAX);
@@ -102,7 +105,8 @@ fn the_relu_gradient_reads_the_result_instead_of_the_operand() {
     let slope = saggar_tensor::grad::gradients(&mut builder, sum, &[z]).unwrap();
     builder.output("y", y).unwrap();
     builder.output("slope", slope[0]).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
+    let graph =
+        simplify(&verify(builder.finish()).unwrap(), DisabledOptimizations::NONE, &InterruptCheck::never()).unwrap();
     let z = graph.nodes.iter().position(|node| node.op.name() == "exp").unwrap();
     let readers: Vec<&str> =
         graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
@@ -130,7 +134,7 @@ fn simplify_relu_with_zero(
     builder.output("y", y).unwrap();
     more(&mut builder, [x, largest]);
     let before = verify(builder.finish()).unwrap();
-    let graph = simplify(&before, &InterruptCheck::never()).unwrap();
+    let graph = simplify(&before, DisabledOptimizations::NONE, &InterruptCheck::never()).unwrap();
     // NaN, both zeros, values whose tanh is -1 and 1, and windows without positive elements.
     let values = [f64::NAN, -0.0, 0.0, f64::NEG_INFINITY, f64::INFINITY, -1.5, 0.5];
     let values: Vec<f64> = (0..72).map(|at| if at < 36 { values[at * at % 7] } else { -1.0 }).collect();

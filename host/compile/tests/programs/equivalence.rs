@@ -8,7 +8,7 @@ use saggar_testgen::{GraphCase, high_fan_in_graph, primitive_cases, random_graph
 
 use saggar_compile::limits::{EXPR_INSTRUCTIONS_MAX, FUSED_MATMUL_VALUES_MAX};
 use saggar_compile::program::{KernelBody, ValueId};
-use saggar_compile::{CompileError, CompileTarget, Program, compile};
+use saggar_compile::{CompileError, CompileTarget, DisabledOptimizations, Program, compile};
 use saggar_testgen::reference;
 
 pub(crate) const WORD_TARGET: CompileTarget = CompileTarget {
@@ -22,6 +22,7 @@ pub(crate) const WORD_TARGET: CompileTarget = CompileTarget {
     kernel_values_max: 7,
     chain_values_max: FUSED_MATMUL_VALUES_MAX,
     chain_rows_min: 0,
+    without: DisabledOptimizations::NONE,
 };
 
 pub(crate) fn check_matches_interpreter(

@@ -1,6 +1,7 @@
 //! Convolutions and their adjoints in NCHW layout, image by image: im2col and matrix products, or a direct convolution
 //! if that is faster.
 
+use saggar_compile::Optimization;
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op;
@@ -152,7 +153,8 @@ impl CpuConv2dNchw {
         epilogue: &Epilogue,
     ) -> Result<CpuConv2dNchw, KernelRefusal> {
         let sizes = Conv2dSizes::new(conv, context.dims(input), context.dims(filter), result);
-        let direct = DirectConv2d::new(sizes.windows, sizes.channels).filter(|direct| direct.is_faster(sizes.outputs));
+        let direct = DirectConv2d::new(sizes.windows, sizes.channels)
+            .filter(|direct| context.enables(Optimization::DirectConvolution) && direct.is_faster(sizes.outputs));
         Ok(CpuConv2dNchw {
             sizes,
             epilogue: direct.as_ref().and_then(|_| BiasClampEpilogue::recognize(context, result, 1, epilogue)),

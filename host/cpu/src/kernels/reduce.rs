@@ -7,6 +7,7 @@
 mod one_hot_sum;
 
 use one_hot_sum::{OneHotPattern, OneHotSum};
+use saggar_compile::Optimization;
 use saggar_compile::program::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
@@ -86,7 +87,8 @@ impl CpuFold {
         };
         // If a block does not span several rows, it is a part of a row of `width` elements.
         let width = if columns { results } else { folded };
-        let choice = OneHotPattern::recognize(kind, outer, inner, prologue);
+        let is_used = context.enables(Optimization::OneHotSum);
+        let choice = is_used.then(|| OneHotPattern::recognize(kind, outer, inner, prologue)).flatten();
         let chosen =
             choice.and_then(|choice| OneHotSum::new(choice, prologue, [outer, inner], &mut bind)).map(Box::new);
         let mut prologue =

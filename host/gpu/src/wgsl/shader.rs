@@ -1,5 +1,6 @@
 //! Generated shaders, what they bind, and the device properties that they depend on.
 
+use saggar_compile::{DisabledOptimizations, Optimization};
 use thiserror::Error;
 
 /// Most workgroups of a dispatch along one dimension (WebGPU's lowest limit, which every adapter meets).
@@ -37,11 +38,27 @@ pub struct ShaderTuning {
     /// Number of workgroups that run at the same time, approximately: products are cut into enough tiles, and their
     /// depth into enough parts, for this number.
     pub workgroups_at_once: usize,
+    /// Whether to split the depth of products with few results between workgroups.
+    pub split_k: bool,
     /// Cooperative matrix operations, or `None` if unsupported. Products of 16-bit floats use them.
     pub cooperative_matrix: Option<CooperativeMatrix>,
     /// Subgroup size, a power of two from 8 to 64, if every subgroup has this size and its lanes can read each other's
     /// registers; otherwise `None`. With it, reductions use subgroups instead of workgroup memory.
     pub subgroup: Option<usize>,
+}
+
+impl ShaderTuning {
+    /// Returns the tuning of a program without these optimizations.
+    #[must_use]
+    pub fn without(self, without: DisabledOptimizations) -> ShaderTuning {
+        ShaderTuning {
+            workgroup_memory: self.workgroup_memory && without.enables(Optimization::Tiles),
+            subgroup: self.subgroup.filter(|_| without.enables(Optimization::Subgroups)),
+            split_k: self.split_k && without.enables(Optimization::SplitK),
+            cooperative_matrix: self.cooperative_matrix.filter(|_| without.enables(Optimization::CooperativeMatrices)),
+            ..self
+        }
+    }
 }
 
 /// Fewest bytes of workgroup memory with which products by cooperative matrices are possible.
@@ -69,6 +86,7 @@ impl ShaderTuning {
         iterations_max: usize::MAX,
         operations_max: u64::MAX,
         workgroups_at_once: 128,
+        split_k: true,
         cooperative_matrix: None,
         subgroup: None,
     };

@@ -6,6 +6,7 @@ use saggar_tensor::op::{BinaryOp, Conv2d, Pool2d, PoolKind, ReduceKind, Scalar, 
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::{Shader, ShaderTuning, WORKGROUPS_MAX, shader_passes};
+use saggar_compile::DisabledOptimizations;
 use saggar_compile::program::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{
     ChannelLayout, Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
@@ -36,6 +37,7 @@ fn program(values: &[(DType, &[usize], ValueLocation)]) -> Program {
         written_variables: Vec::new(),
         constants: Vec::<(Descriptor, Arc<[u8]>)>::new(),
         outputs: Vec::new(),
+        without: DisabledOptimizations::NONE,
     }
 }
 

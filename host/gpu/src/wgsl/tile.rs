@@ -176,7 +176,7 @@ impl TilePlan {
         let [batch, m, n, k] = sizes;
         let whole = TilePlan { tile, parts: 1, part: k };
         let parts = (tuning.workgroups_at_once / tile.workgroups(sizes)).min(k / PART_MIN);
-        if parts < 2 || batch * m * n * parts * 4 > tuning.window_bytes {
+        if !tuning.split_k || parts < 2 || batch * m * n * parts * 4 > tuning.window_bytes {
             return whole;
         }
         let part = k.div_ceil(parts).next_multiple_of(tile.depth);

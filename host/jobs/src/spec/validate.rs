@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use saggar_project::is_valid_name;
+use saggar_project::{JOB_OPTIMIZATIONS, is_valid_name};
 
 use super::{CheckpointEvery, DataSource, JobSpec, UtilizationPolicy};
 use crate::error::SpecError;
@@ -45,6 +45,9 @@ impl JobSpec {
         }
         if self.record && (self.predict.is_some() || self.data_step.is_some() || self.measure) {
             return Err(SpecError::Record { reason: "only a training can be recorded" });
+        }
+        if let Some(wrong) = self.without.iter().find(|it| !JOB_OPTIMIZATIONS.contains(&it.name())) {
+            return Err(SpecError::Optimization { name: wrong.name() });
         }
         if let Some(bytes) = self.message.as_ref().map(String::len).filter(|&bytes| bytes > MESSAGE_BYTES_MAX) {
             return Err(SpecError::Message { bytes });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use saggar_compile::Optimization;
 use saggar_device::DeviceError;
 
 use super::batch_iterator::BatchIterator;
@@ -32,7 +33,8 @@ impl InstanceState {
             return Ok(known.clone());
         }
         let few = u64::from(steps) * u64::from(size) * RUN_FRACTION_DIVISOR < u64::from(batches.items);
-        if few || !self.backend.has_discrete_memory() {
+        let target = self.backend.target();
+        if few || !self.backend.has_discrete_memory() || !target.without.enables(Optimization::DatasetResidency) {
             return Ok(None);
         }
         let uploaded =

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use saggar_compile::Optimization;
 use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
 use saggar_store::checkpoint::VariableKind;
 use wasmtime::Store;
@@ -95,7 +96,8 @@ impl InstanceFactory {
         let memory_bytes_max = self.limits.memory_bytes.min(MEMORY_BYTES_MAX);
         let mut state = InstanceState::new(Arc::clone(&self.backend), self.meter.clone(), memory_bytes_max, role);
         state.graphs.compiler = self.host.compiler().clone();
-        state.graphs.executables = Some(Arc::clone(&self.executables));
+        let shares_programs = self.backend.target().without.enables(Optimization::ProgramCache);
+        state.graphs.executables = shares_programs.then(|| Arc::clone(&self.executables));
         state.weights.set(Some(Arc::clone(weights)));
         let began = Instant::now();
         let mut store = state.into_store(self.host.engine());

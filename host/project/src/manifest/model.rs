@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use serde_json::Value;
 
+use super::run_options::{MODEL_OPTIMIZATIONS, read_optimizations};
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
@@ -41,6 +42,8 @@ pub struct ModelSection {
     pub cache: Option<ResponseCacheSettings>,
     /// Files of inputs that are predicted before a version becomes ready.
     pub warmup: Vec<Value>,
+    /// The optimizations to leave out, of [`MODEL_OPTIMIZATIONS`].
+    pub without: Vec<String>,
     /// How predictions are recorded for a dataset; not at all if `None`.
     pub record: Option<RecordingSettings>,
 }
@@ -116,6 +119,7 @@ pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
         instances: read_instances(table),
         cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
         warmup: table.optional("warmup", |item| item.list(ManifestValue::to_json)).unwrap_or_default(),
+        without: table.optional("without", |item| read_optimizations(item, &MODEL_OPTIMIZATIONS)).unwrap_or_default(),
         record: table.optional("record", read_recording),
     };
     table.report_unsupported("routes", "leave it out: the plugin declares the paths of its model");

@@ -42,6 +42,8 @@ pub struct RunOptions {
     pub non_finite: Option<String>,
     /// Precision of a training: `float32` or `mixed`.
     pub precision: Option<String>,
+    /// The optimizations to leave out, of [`JOB_OPTIMIZATIONS`].
+    pub without: Option<Vec<String>>,
     /// Minimum utilization of its device.
     pub utilization: Option<MinimumUtilization>,
     /// The group of jobs that it is compared with.
@@ -81,6 +83,7 @@ impl RunOptions {
             checkpoint,
             non_finite: self.non_finite.or(below.non_finite),
             precision: self.precision.or(below.precision),
+            without: self.without.or(below.without),
             utilization: self.utilization.or(below.utilization),
             experiment: self.experiment.or(below.experiment),
             replicas: self.replicas.or(below.replicas),
@@ -138,6 +141,51 @@ const NON_FINITE_POLICIES: [&str; 3] = ["stop", "skip", "continue"];
 /// The precisions of a training.
 pub const PRECISIONS: [&str; 2] = ["float32", "mixed"];
 
+/// The optimizations that a job can leave out.
+pub const JOB_OPTIMIZATIONS: [&str; 18] = [
+    "fusion",
+    "fused-matmul",
+    "relu-max-pool",
+    "relu-slope",
+    "channels-last",
+    "in-place",
+    "winograd",
+    "direct-convolution",
+    "prepack",
+    "one-hot-sum",
+    "tiles",
+    "split-k",
+    "subgroups",
+    "cooperative-matrices",
+    "autotune",
+    "shader-cache",
+    "component-cache",
+    "dataset-residency",
+];
+
+/// The optimizations that a model can leave out.
+pub const MODEL_OPTIMIZATIONS: [&str; 19] = [
+    "fusion",
+    "fused-matmul",
+    "relu-max-pool",
+    "relu-slope",
+    "channels-last",
+    "in-place",
+    "winograd",
+    "direct-convolution",
+    "prepack",
+    "one-hot-sum",
+    "tiles",
+    "split-k",
+    "subgroups",
+    "cooperative-matrices",
+    "autotune",
+    "program-cache",
+    "shared-instances",
+    "batching",
+    "response-cache",
+];
+
 /// Reads the keys. The caller reports unknown keys of `table`, because it can read more keys.
 pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
     RunOptions {
@@ -157,6 +205,7 @@ pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
         non_finite: table
             .optional("non_finite", |item| item.choice(&NON_FINITE_POLICIES.map(|it| (it, it))).map(str::to_owned)),
         precision: table.optional("precision", |item| item.choice(&PRECISIONS.map(|it| (it, it))).map(str::to_owned)),
+        without: table.optional("without", |item| read_optimizations(item, &JOB_OPTIMIZATIONS)),
         utilization: table.optional("utilization", |item| read_utilization(&item.table()?)),
         experiment: table.optional("experiment", |item| item.name()),
         replicas: table.optional("replicas", |item| item.bounded_count(1, REPLICAS_MAX)),
@@ -201,6 +250,12 @@ fn read_gpu(item: &ManifestValue<'_>) -> Option<GpuRequest> {
 
 fn read_retry_causes(item: &ManifestValue<'_>) -> Option<Vec<String>> {
     item.list(|cause| cause.choice(&RETRY_CAUSES.map(|word| (word, word))).map(str::to_owned))
+}
+
+/// Reads the names of optimizations, each of `known`.
+pub(super) fn read_optimizations(item: &ManifestValue<'_>, known: &[&'static str]) -> Option<Vec<String>> {
+    let choices: Vec<_> = known.iter().map(|&name| (name, name)).collect();
+    item.list(|name| name.choice(&choices).map(str::to_owned))
 }
 
 fn read_checkpoint_policy(table: &ManifestTable<'_>) -> Option<CheckpointPolicy> {

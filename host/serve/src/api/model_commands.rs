@@ -14,6 +14,7 @@ use saggar_store::AccessAction;
 use crate::access::Actor;
 use crate::app::AppState;
 use crate::audit::AuditAction;
+use crate::deprecated_use::DeprecatedUses;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 use crate::limits::BODY_BYTES_MAX;
@@ -213,6 +214,9 @@ pub(crate) async fn replace_config(
 ) -> ModelCommandResult {
     let (parts, body) = request.into_parts();
     let whole = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await?;
+    if let Some(uses) = parts.extensions.get::<DeprecatedUses>() {
+        uses.record_members(&whole.bytes);
+    }
     let work = app.lifecycle().configure(&name, &whole.bytes);
     let done = change_model(&app, &actor.rights, AccessAction::ConfigureModel, &name, work).await;
     audited_model_response(&app, &actor, AuditAction::ModelConfigure, (&name, ""), done)

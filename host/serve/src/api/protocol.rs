@@ -42,6 +42,7 @@ fn server_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/version").get(RouteRequirement::Nothing, health::version),
         HttpRoute::new("/metrics").get(RouteRequirement::Metrics, health::metrics),
         HttpRoute::new("/openapi.json").get(RouteRequirement::Key, openapi::openapi),
+        HttpRoute::new("/api/v1/deprecations").get(RouteRequirement::Key, crate::deprecated_use::list),
         HttpRoute::new("/api/v1/devices").get(RouteRequirement::Key, devices::list),
         HttpRoute::new("/api/v1/history").get(RouteRequirement::Key, history::history),
         HttpRoute::new("/api/v1/keys")

@@ -88,6 +88,8 @@ pub(super) struct OperationObject {
     pub(super) summary: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) deprecated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parameters: Vec<ParameterObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +106,8 @@ pub(super) struct ParameterObject {
     #[serde(rename = "in")]
     pub(super) location: &'static str,
     pub(super) required: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) deprecated: bool,
     pub(super) schema: Value,
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::http::Method;
 use indexmap::IndexMap;
+use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart, Deprecation};
 use saggar_serving::limits::DEADLINE_MAX;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -225,12 +226,20 @@ impl OpenApiOperation {
             let content = self.body.iter().map(|content| media_type(content, catalog)).collect();
             RequestBodyObject { required: true, content }
         });
+        let is_deprecated = |part| {
+            let is_of = |it: &&Deprecation| it.method == self.method.as_str() && it.path == self.path;
+            DEPRECATIONS.iter().filter(is_of).any(|it| it.part == part)
+        };
+        let deprecated = is_deprecated(DeprecatedPart::Operation);
+        let parameter = |it: &OperationParameter| it.to_object(is_deprecated(DeprecatedPart::Parameter(it.name)));
+        let parameters = self.parameters.iter().map(parameter).collect();
         OperationObject {
             operation_id: format!("{method}_{}", id.trim_start_matches('_')),
             tags: [tag],
             summary: self.summary,
             description: self.description,
-            parameters: self.parameters.iter().map(OperationParameter::to_object).collect(),
+            deprecated,
+            parameters,
             request_body: body,
             responses: responses(&self.responses, self.errors, catalog),
         }
@@ -259,7 +268,7 @@ fn responses(
 }
 
 impl OperationParameter {
-    fn to_object(&self) -> ParameterObject {
+    fn to_object(&self, deprecated: bool) -> ParameterObject {
         let schema = match self.schema {
             ParameterType::Text => json!({ "type": "string" }),
             ParameterType::Described(description) => json!({ "type": "string", "description": description }),
@@ -270,7 +279,7 @@ impl OperationParameter {
                 json!({ "type": "integer", "minimum": 1, "maximum": maximum })
             }
         };
-        ParameterObject { name: self.name.to_owned(), location: self.location, required: false, schema }
+        ParameterObject { name: self.name.to_owned(), location: self.location, required: false, deprecated, schema }
     }
 }
 
@@ -291,7 +300,7 @@ fn path_item(path: &str) -> PathItem {
     let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parameter = |name: &str| {
         let schema = path_parameter_schema(name);
-        ParameterObject { name: name.to_owned(), location: "path", required: true, schema }
+        ParameterObject { name: name.to_owned(), location: "path", required: true, deprecated: false, schema }
     };
     PathItem { parameters: names.map(parameter).collect(), operations: IndexMap::new() }
 }

@@ -69,7 +69,8 @@ async fn a_panicking_handler_returns_an_error_response() {
     let memory = RequestMemoryBudget::new(REQUEST_MEMORY_BYTES_DEFAULT);
     let (policy, scopes) = (ListenPolicy::IN_PROCESS, Arc::new(server::route_scopes()));
     let observer = RequestObserver::default();
-    let entrance = AuthLayer { policy, access, scopes, metrics: Arc::clone(&metrics), memory, observer };
+    let entrance =
+        AuthLayer { policy, access, scopes, metrics: Arc::clone(&metrics), memory, observer, deprecations: &[] };
     let layer = middleware::from_fn_with_state(entrance, admit_and_observe);
     let router = Router::new().route("/", get(panicking_handler)).layer(layer);
     let request = Request::get("/").body(Body::empty()).unwrap();

@@ -55,7 +55,8 @@ impl ModelLifecycle {
             metrics: BTreeMap::new(),
         };
         let largest = model.signature().batch_sizes.last().copied().unwrap_or(1);
-        let (terms, device) = (memory.config.serving_policy(largest), "ensemble".to_owned());
+        let without = self.disabled_optimizations(&memory.config);
+        let (terms, device) = (memory.config.serving_policy(largest).without(without), "ensemble".to_owned());
         let model = Arc::new(model);
         self.router.add_version(LiveVersion::new(name, ENSEMBLE_VERSION, origin, device, model, terms, &self.metrics));
         memory.loaded.insert(ENSEMBLE_VERSION, digest);

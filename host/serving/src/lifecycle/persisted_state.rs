@@ -54,7 +54,8 @@ impl ModelLifecycle {
     fn apply_config(&self, name: &str, memory: &mut ModelRecord, settings: ModelConfig) {
         let again = settings.instances.max != memory.config.instances.max
             || settings.warmup != memory.config.warmup
-            || settings.ensemble != memory.config.ensemble;
+            || settings.ensemble != memory.config.ensemble
+            || settings.without != memory.config.without;
         if again {
             memory.loaded.clear();
             memory.refused.clear();
@@ -62,7 +63,8 @@ impl ModelLifecycle {
             for version in memory.loaded.keys() {
                 let Some(serving) = self.router.ready_version(name, *version) else { continue };
                 let largest = serving.predictor().signature().batch_sizes.last().copied().unwrap_or(1);
-                self.router.add_version(serving.with_policy(settings.serving_policy(largest), &self.metrics));
+                let policy = settings.serving_policy(largest).without(self.disabled_optimizations(&settings));
+                self.router.add_version(serving.with_policy(policy, &self.metrics));
             }
         }
         memory.config = settings;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use saggar_compile::DisabledOptimizations;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{ModelSignature, PredictionOptions};
 use saggar_store::models::{self, ModelRegistry};
@@ -31,6 +32,8 @@ pub(crate) struct VersionLoad {
     pub(crate) model: String,
     pub(crate) dir: PathBuf,
     pub(crate) settings: ModelConfig,
+    /// The optimizations that are switched off for the model.
+    pub(crate) without: DisabledOptimizations,
     pub(crate) decode_sample: SampleDecoder,
 }
 
@@ -52,7 +55,8 @@ impl VersionLoad {
         let (files, variables) = models::load(&self.dir)?;
         observe(LoadPhase::Verify, began.elapsed().as_secs_f64());
         let (model, instances_max) = (self.model.as_str(), self.settings.instances.max.0);
-        let candidate = VersionCandidate { model, files: &files, variables: &variables, instances_max };
+        let without = self.without;
+        let candidate = VersionCandidate { model, files: &files, variables: &variables, instances_max, without };
         let loaded = self.host.load_version(candidate, &mut |phase, time| observe(phase, time.as_secs_f64()))?;
         self.warm_up(&loaded)?;
         Ok((origin_from_manifest(files.manifest), loaded))
@@ -74,7 +78,7 @@ impl VersionLoad {
         let device = loaded.device.clone();
         let metered = MeteredPredictor::new(loaded, Arc::clone(&self.metrics));
         let largest = metered.signature().batch_sizes.last().copied().unwrap_or(1);
-        let terms = self.settings.serving_policy(largest);
+        let terms = self.settings.serving_policy(largest).without(self.without);
         LiveVersion::new(&self.model, version, origin, device, Arc::new(metered), terms, &self.metrics)
     }
 }

@@ -1,17 +1,19 @@
 //! `saggar bench infer`: runs a model's predictions one after the other on each device, as the server computes them,
 //! without network, queue and encoding.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, DeviceInfo, Meter};
+use saggar_device::{Backend, DeviceInfo, Meter, without_optimizations};
 use saggar_plugin::{CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PredictionOptions};
 use saggar_store::StateDir;
 use saggar_store::checkpoint::SavedVariable;
 use serde::Serialize;
 
 use super::device::{self, BenchDeviceResult, DeviceResults};
+use super::on_off::{self, OptimizationEffect};
 use super::saved_result::{BenchKind, BetterDirection, MeasuredSeries, SavedResult};
 use crate::args::BenchInferArgs;
 use crate::commands::stored_version;
@@ -22,6 +24,8 @@ use crate::plugin_build;
 
 /// The consecutive parts of the requests whose figures are compared by `saggar bench diff`.
 const PARTS: usize = 20;
+/// How often an optimization is measured on and off.
+const ON_OFF_ROUNDS: usize = 3;
 /// Maximum time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
 
@@ -47,7 +51,12 @@ struct InferenceRow {
 
 pub(super) fn infer(args: &BenchInferArgs, output: CliOutput) -> Result<i32, CliError> {
     let model = BenchModel::from_args(args, output)?;
-    let results = device::measure_on_each(&args.devices, output, |device| model.run_requests(&device, args));
+    if args.on_off {
+        return measure_on_off(args, &model, output);
+    }
+    let results = device::measure_on_each(&args.devices, output, |device| {
+        model.run_requests(&without_optimizations(device, args.without.optimizations()), args)
+    });
     if output.json {
         output.print_json(&results_document(args, &model, &results));
     } else {
@@ -63,6 +72,39 @@ pub(super) fn infer(args: &BenchInferArgs, output: CliOutput) -> Result<i32, Cli
         saved_result(args, &model, &results).save(file)?;
     }
     Ok(device::exit_code(&results))
+}
+
+/// Measures with and without each optimization and prints the effects.
+fn measure_on_off(args: &BenchInferArgs, model: &BenchModel, output: CliOutput) -> Result<i32, CliError> {
+    let with = args.without.optimizations();
+    let results = device::measure_on_each(&args.devices, output, |device| {
+        let mut effects = Vec::new();
+        for optimization in on_off::measured_optimizations().filter(|&optimization| with.enables(optimization)) {
+            output.print_note(&format!("measuring {optimization}"));
+            let mut samples: BTreeMap<u32, [Vec<f64>; 2]> = BTreeMap::new();
+            // On and off take turns, so that a slower or faster machine affects both.
+            for _ in 0..ON_OFF_ROUNDS {
+                for (at, without) in [with, with.with(optimization)].into_iter().enumerate() {
+                    for row in model.run_requests(&without_optimizations(Arc::clone(&device), without), args)? {
+                        samples.entry(row.batch).or_default()[at].extend(&row.part_seconds);
+                    }
+                }
+            }
+            let effect = |(batch, [on, off]): (u32, [Vec<f64>; 2])| {
+                OptimizationEffect::new(optimization, (device.info().name.clone(), batch), &on, &off)
+            };
+            effects.extend(samples.into_iter().filter_map(effect));
+        }
+        Ok(effects)
+    });
+    let code = device::exit_code(&results);
+    let effects: Vec<OptimizationEffect> =
+        results.into_iter().filter_map(|(_, result)| result.ok()).flatten().collect();
+    match output.json {
+        true => output.print_json(&effects),
+        false => on_off::print_effects(&effects, output),
+    }
+    Ok(code)
 }
 
 impl BenchModel {

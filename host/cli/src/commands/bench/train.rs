@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use saggar_device::{Backend, DeviceInfo, Meter};
+use saggar_device::{Backend, DeviceInfo, Meter, without_optimizations};
 use saggar_jobs::JobSpec;
 use saggar_jobs::measure::{MeasureUntil, MeasurementConfig, TrainingEstimate, TrainingMeasurement, measure_training};
 use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError};
@@ -50,6 +50,7 @@ pub(super) fn train(args: &BenchTrainArgs, output: CliOutput) -> Result<i32, Cli
     // Fail before the measurement if the trace cannot be written.
     let file = args.profile.as_deref().map(|path| Ok((path, trace::create_trace_file(path)?))).transpose()?;
     let results = device::measure_on_each(&args.devices, output, |device| {
+        let device = without_optimizations(device, args.without.optimizations());
         let trial = training.measurement_config(MeasureUntil::Steps(args.steps));
         let measured =
             measure_training(&training.host, &training.plugin, &device, Meter::unlimited(), trial, |_, _| true);

@@ -47,7 +47,7 @@ fn check_device(listed: &DeviceInfo) -> DoctorFinding {
             let what = format!("{adapter} ({vendor}, {driver}){software}{seconds}");
             DoctorFinding::new(name, FindingState::Ok, what).with_details(capabilities(listed))
         }
-        FindingState::Missing | FindingState::Fixed | FindingState::Failed => found,
+        FindingState::Missing | FindingState::Fixed | FindingState::Deprecated | FindingState::Failed => found,
     }
 }
 

@@ -88,7 +88,7 @@ impl ConfigLayers {
 }
 
 /// The fields that [`spec_fields`] can return, in display order.
-const SPEC_KEYS: [&str; 23] = [
+const SPEC_KEYS: [&str; 24] = [
     "device",
     "gpu_slots",
     "seed",
@@ -107,6 +107,7 @@ const SPEC_KEYS: [&str; 23] = [
     "gpu_memory_bytes",
     "non_finite",
     "precision",
+    "without",
     "utilization",
     "experiment",
     "replicas",
@@ -142,6 +143,7 @@ pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     say("gpu_memory_bytes", options.gpu_memory.map(Value::from));
     say("non_finite", options.non_finite.clone().map(Value::from));
     say("precision", options.precision.clone().map(Value::from));
+    say("without", options.without.clone().map(Value::from));
     let utilization = options
         .utilization
         .map(|least| UtilizationPolicy { min_gpu: least.min_gpu, window_seconds: least.window.as_secs_f64() });
@@ -227,6 +229,7 @@ mod tests {
             }),
             non_finite: Some("continue".to_owned()),
             precision: Some("mixed".to_owned()),
+            without: Some(vec!["winograd".to_owned()]),
             utilization: Some(MinimumUtilization { min_gpu: 0.5, window: std::time::Duration::from_secs(1) }),
             experiment: Some("e".to_owned()),
             replicas: Some(2),

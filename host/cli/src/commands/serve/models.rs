@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use saggar_compile::DisabledOptimizations;
 use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest, is_valid_name};
 use saggar_serve::RecordingPolicy;
 use saggar_serve::recording::RECORDED_PREFIX;
@@ -137,6 +138,7 @@ fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConf
                 .map_or(defaults.cache.max_bytes, |cache| usize::try_from(cache.max_bytes).unwrap_or(usize::MAX)),
         },
         warmup: warmup?,
+        without: DisabledOptimizations::try_from(model.without.clone()).map_err(|error| error.to_string())?,
         ..defaults
     }
     .with_minimum_applied())

@@ -58,6 +58,7 @@ class JobOptions(TypedDict, total=False):
     gpu_memory_bytes: int | None
     non_finite: str | None
     precision: str | None
+    without: list[str] | None
     utilization: dict[str, float] | None
     secrets: list[str] | None
     measure: bool | None

@@ -6,7 +6,7 @@ use std::ops::Range;
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::{Conv2d, ReduceKind};
 
-use super::tile::{TRANSFORM_COST, WinogradTile, choose_tile_size, with_tile};
+use super::tile::{TRANSFORM_COST, WinogradTile, tile_size, with_tile};
 use super::tile_grid::TileGrid;
 use super::transform::{TileView, WinogradPoints, filter_grad_transform};
 use crate::elementwise_loops::{accumulate, elements, elements_mut};
@@ -38,7 +38,7 @@ impl WinogradFilterGrad {
         [input, gradient, output]: [ValueId; 3],
     ) -> Result<Option<WinogradFilterGrad>, KernelRefusal> {
         let places = context.dims(gradient);
-        let size = choose_tile_size(conv, context.dims(output), [places[0], places[1], places[2]], false);
+        let size = tile_size(context, conv, context.dims(output), [places[0], places[1], places[2]], false);
         let Some(size) = size else { return Ok(None) };
         Ok(Some(WinogradFilterGrad {
             grid: TileGrid::new(size, conv, context.dims(input), places),

@@ -6,7 +6,7 @@ use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::op::Conv2d;
 
 use super::filter_transform::WinogradFilterLayout;
-use super::tile::{TRANSFORM_COST, choose_tile_size};
+use super::tile::{TRANSFORM_COST, tile_size};
 use super::tile_grid::TileGrid;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::elementwise_stage::{ElementwiseStage, StoreChunk};
@@ -42,7 +42,9 @@ impl WinogradConv2d {
     ) -> Result<Option<WinogradConv2d>, KernelRefusal> {
         let block = context.constant_block(filter);
         let places = [result[0], result[1], result[2]];
-        let Some(size) = choose_tile_size(conv, context.dims(filter), places, block.is_some()) else { return Ok(None) };
+        let Some(size) = tile_size(context, conv, context.dims(filter), places, block.is_some()) else {
+            return Ok(None);
+        };
         let mut grid = TileGrid::new(size, conv, context.dims(input), result);
         grid.share_band_if_few_tasks(grid.tile_rows().div_ceil(grid.band_rows()));
         let form =

@@ -7,7 +7,7 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::op::Conv2d;
 
 use super::filter_transform::WinogradFilterLayout;
-use super::tile::choose_tile_size;
+use super::tile::tile_size;
 use super::tile_grid::TileGrid;
 use crate::elementwise_loops::{elements, elements_mut};
 use crate::gemm::pack::PanelLayout;
@@ -38,7 +38,7 @@ impl WinogradInputGrad {
     ) -> Result<Option<WinogradInputGrad>, KernelRefusal> {
         let (from, to) = (context.dims(gradient), context.dims(output));
         let block = context.constant_block(filter);
-        let size = choose_tile_size(conv, context.dims(filter), [from[0], from[1], from[2]], block.is_some());
+        let size = tile_size(context, conv, context.dims(filter), [from[0], from[1], from[2]], block.is_some());
         let Some(size) = size else { return Ok(None) };
         let mut grid = TileGrid::new(size, conv, to, from);
         // Tiles of an image overlap, so a thread computes whole images. A few images are not enough for all threads.

@@ -1,6 +1,9 @@
 //! Winograd tile sizes, and the choice between them by estimated cost.
 
+use saggar_compile::Optimization;
 use saggar_tensor::op::Conv2d;
+
+use crate::kernel_context::KernelContext;
 
 use super::transform::{FourPoints, SixPoints, WinogradPoints};
 
@@ -102,11 +105,23 @@ const FILTER_READ_COST: usize = 8;
 /// Cost of transforming one element of a filter that changes between dispatches, or of its gradient.
 const FILTER_TRANSFORM_COST: usize = 40;
 
+/// Returns the tile size of a kernel as [`choose_tile_size`] does, or `None` if Winograd's method is switched off.
+pub(super) fn tile_size(
+    context: &KernelContext<'_>,
+    conv: &Conv2d,
+    filter: &[usize],
+    result: [usize; 3],
+    is_constant: bool,
+) -> Option<WinogradTileSize> {
+    let is_used = context.enables(Optimization::Winograd);
+    is_used.then(|| choose_tile_size(conv, filter, result, is_constant)).flatten()
+}
+
 /// Returns the cheapest tile size, or `None` if a direct sum of products is cheaper. The choice depends on the image
 /// and not on the batch, so that an image has the same bits in every batch, unless the filter changes between
 /// dispatches. `filter` is `[o, c, kh, kw]`, `result` is `[images, height, width]`, and `is_constant` means that the filter
 /// does not change.
-pub(super) fn choose_tile_size(
+fn choose_tile_size(
     conv: &Conv2d,
     filter: &[usize],
     result: [usize; 3],

@@ -58,6 +58,14 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             .with_query("model", ParameterType::Described("Only series of this model."))
             .with_query("device", ParameterType::Described("Only series of this device."))
             .with_errors(&[400]),
+        OpenApiOperation::get(
+            "/api/v1/deprecations",
+            "What is deprecated in this interface, and how often it was used",
+        )
+        .with_description(
+            "Responses to requests that use something deprecated have the headers Deprecation (RFC 9745), Link with \
+                 rel=\"deprecation\" and, if a date is known, Sunset (RFC 8594).",
+        ),
         OpenApiOperation::get("/api/v1/keys", "The keys of clients, without their secrets"),
         OpenApiOperation::post("/api/v1/keys", "Creates a key; its text is only in this response")
             .with_body::<KeyRequest>()
