@@ -11,6 +11,7 @@ mod http;
 mod inference_clients;
 mod jobs;
 mod mounts;
+pub mod notebooks;
 pub mod onnx;
 pub mod pipelines;
 mod process;
