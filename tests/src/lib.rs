@@ -13,6 +13,7 @@ mod inference_clients;
 mod jobs;
 mod logged_items;
 mod mounts;
+pub mod notebooks;
 pub mod onnx;
 pub mod pipelines;
 mod process;

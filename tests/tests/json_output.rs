@@ -159,6 +159,9 @@ fn jobs(session: &mut JsonSession<'_>) {
         "experiment rm short --yes",
     ]);
     assert_eq!(session.json("replay steady-1 --to 2")["different"], 0);
+    let notebook = session.json("run --mode notebook --project lab");
+    assert_eq!(session.json("notebook lab-1"), notebook);
+    session.json("stop lab-1");
     session.json("plugins ls");
     let documents = session
         .documents(&format!("plugins test {} --device cpu -- steps=6000 model=made", guest("steady").display()), "");
@@ -284,7 +287,7 @@ fn every_command_prints_json_with_the_json_flag() {
     project(place.path());
     let state = place.path().join("state");
     std::fs::create_dir(&state).unwrap();
-    let server = ServerProcess::start(&state);
+    let server = ServerProcess::start_with(&state, &["--notebooks", "1"]);
     let mut session = JsonSession { server: &server, place: place.path(), done: BTreeSet::new() };
     session.json("health");
     jobs(&mut session);

@@ -7,14 +7,16 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 26] = [
+const FLOORS: [(&str, u32); 28] = [
     ("charts", 0),
     ("tensor", 0),
     ("clock", 0),
     ("metrics", 0),
+    ("python-env", 0),
     ("rest", 0),
     ("wasm-build", 0),
     ("compile", 1),
+    ("notebook", 1),
     ("store", 1),
     ("project", 1),
     ("telemetry", 1),

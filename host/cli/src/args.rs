@@ -52,7 +52,7 @@ pub(crate) use job::{
     CompareArgs, CostArgs, DiffArgs, ExperimentCommand, GcArgs, LoggedArgs, MetricsArgs, NoteArgs, PauseArgs,
     ReplayArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, TagArgs, WaitArgs,
 };
-pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
+pub(crate) use jobs::{JobNamesArgs, LogsArgs, NotebookArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::{DoctorArgs, WorkerArgs};
@@ -119,6 +119,8 @@ pub(crate) enum CliCommand {
     Wait(WaitArgs),
     /// Submit a job again, with changes.
     Restart(RestartArgs),
+    /// Print the address of a running notebook, which `saggar run --mode notebook` starts.
+    Notebook(NotebookArgs),
     /// Repeat steps of a training, and compare them with what it recorded.
     Replay(ReplayArgs),
     /// Preempt running jobs: each saves its state and is queued again.

@@ -136,6 +136,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Stop(args) => commands::jobs::stop(&args, &client, output).map(|()| 0),
         CliCommand::Wait(args) => commands::jobs::wait_for(&args, &client, output),
         CliCommand::Restart(args) => commands::jobs::restart(&args, &client, output),
+        CliCommand::Notebook(args) => commands::notebook::notebook(&args, &client, output).map(|()| 0),
         CliCommand::Replay(args) => commands::jobs::replay(&args, &client, output),
         CliCommand::Preempt(args) => commands::jobs::preempt(&args, &client, output).map(|()| 0),
         CliCommand::Pause(args) => commands::jobs::pause(&args, &client, output).map(|()| 0),

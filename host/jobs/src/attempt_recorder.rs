@@ -16,6 +16,7 @@ use saggar_store::{AccessAction, AccessRights};
 use crate::effects::JobEffect;
 use crate::error::JobError;
 use crate::logs::LogWriter;
+use crate::notebooks::NotebookAddress;
 use crate::outcome::RetryDecision;
 use crate::phases;
 use crate::protocol::{self, WorkerEvent};
@@ -209,7 +210,12 @@ impl AttemptRecorder {
             WorkerEvent::PublicationRefused { model, reason } => {
                 self.record_refused_publication(&model, reason).await?
             }
+            WorkerEvent::NotebookReady { socket, token } => {
+                self.shared.notebooks.add(&self.name, NotebookAddress { socket, token });
+                self.log(&format!("the notebook is ready; `saggar notebook {}` prints its address", self.name));
+            }
             WorkerEvent::Alive
+            | WorkerEvent::NotebookIdle { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. }
             | WorkerEvent::Failed { .. } => {}
@@ -483,5 +489,6 @@ impl Drop for AttemptRecorder {
     /// Whatever the outcome, the attempt no longer runs here.
     fn drop(&mut self) {
         self.shared.last_progress().remove(&self.lease.job);
+        self.shared.notebooks.remove(&self.name);
     }
 }

@@ -121,6 +121,12 @@ pub enum SpecError {
         /// The reason.
         reason: &'static str,
     },
+    /// An invalid notebook.
+    #[error("notebook: {reason}")]
+    Notebook {
+        /// The reason.
+        reason: &'static str,
+    },
     /// The message is too long.
     #[error("message: {bytes} bytes; the maximum is {MESSAGE_BYTES_MAX}")]
     Message {
@@ -266,6 +272,9 @@ pub enum JobError {
         /// How to list the existing ones.
         hint: String,
     },
+    /// The server runs no notebooks.
+    #[error("this server runs no notebooks; `saggar serve --notebooks 2` allows two at once")]
+    NotebooksOff,
     /// A queue that is not configured.
     #[error("queue: there is no queue {queue}; there are: {known}")]
     NoQueue {

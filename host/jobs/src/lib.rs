@@ -19,6 +19,7 @@ pub mod limits;
 mod line_reader;
 pub mod logs;
 pub mod measure;
+mod notebooks;
 pub mod outcome;
 mod outputs;
 pub mod phases;
@@ -60,13 +61,14 @@ pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
 pub use error::{JobError, SchedulerConfigError, SpecError};
 pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
+pub use notebooks::{NOTEBOOK_QUEUE, NotebookAddress};
 pub use phases::JobPhase;
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use spec::{
     CheckpointEvery, CheckpointSelector, DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource,
-    DataStepSpec, DataStepVersion, ESTIMATE_FILE, InitFrom, JobSpec, PredictionSpec, REPLAY_FILE, ReplaySpec,
-    RetryCause, bind_step_inputs, model_provenance, parse_keep_best, replay_spec,
+    DataStepSpec, DataStepVersion, ESTIMATE_FILE, InitFrom, JobSpec, NotebookSpec, PredictionSpec, REPLAY_FILE,
+    ReplaySpec, RetryCause, bind_step_inputs, model_provenance, parse_keep_best, replay_spec,
 };
 pub use step_outputs::{STEP_OUTPUT_EVENT, StepOutput};
 pub use worker::JobRights;

@@ -94,3 +94,13 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
 const _: () = assert!(SERVER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());
 const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());
+/// The maximum memory of a notebook without another limit, in bytes.
+pub const NOTEBOOK_MEMORY_BYTES_DEFAULT: u64 = 4 << 30;
+/// The maximum size of a file of a notebook that becomes an output, in bytes.
+pub const NOTEBOOK_FILE_BYTES_MAX: u64 = 1 << 30;
+/// The time between two looks at a notebook.
+pub const NOTEBOOK_POLL: Duration = Duration::from_millis(500);
+/// The time between two checks of the rights of a notebook's key.
+pub const NOTEBOOK_RIGHTS_INTERVAL: Duration = Duration::from_secs(2);
+/// The maximum time without an answer of a notebook, after which it is ended.
+pub const NOTEBOOK_SILENCE_MAX: Duration = Duration::from_secs(120);

@@ -7,8 +7,10 @@
 //! attempt.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use saggar_fetch::FetchPolicy;
+use saggar_notebook::NotebookToken;
 use saggar_store::AccessRights;
 use saggar_store::records::{JobLease, PausePoint};
 use serde::{Deserialize, Serialize};
@@ -102,6 +104,9 @@ pub struct AttemptConfig {
     /// What a data step can fetch.
     #[serde(default, skip_serializing_if = "is_closed")]
     pub fetch: FetchPolicy,
+    /// The address of the HTTP server, for notebooks, if it has one that this machine's programs can use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_url: Option<String>,
     /// The trace context of the attempt, as a `traceparent`, if the job is traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -246,6 +251,18 @@ pub enum WorkerEvent {
         /// Its value as text: of a file, the size and digest.
         value: String,
     },
+    /// The notebook answers requests.
+    NotebookReady {
+        /// The path of its Unix socket.
+        socket: PathBuf,
+        /// The token that requests need.
+        token: NotebookToken,
+    },
+    /// The notebook was idle for too long, and has to stop.
+    NotebookIdle {
+        /// How long, for people.
+        sentence: String,
+    },
     /// The plugin returned.
     Finished {
         /// Whether it returned because of a stop request.
@@ -278,6 +295,7 @@ impl WorkerEvent {
             | WorkerEvent::Published { model: text, .. }
             | WorkerEvent::PublicationRefused { reason: text, .. }
             | WorkerEvent::StepOutput { value: text, .. }
+            | WorkerEvent::NotebookIdle { sentence: text }
             | WorkerEvent::Failed { message: text, .. } => Some(text),
             WorkerEvent::Started { .. }
             | WorkerEvent::Resumed { .. }
@@ -286,6 +304,7 @@ impl WorkerEvent {
             | WorkerEvent::Checkpoint { .. }
             | WorkerEvent::AllReduced { .. }
             | WorkerEvent::Alive
+            | WorkerEvent::NotebookReady { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. } => None,
         }

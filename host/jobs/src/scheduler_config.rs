@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::SchedulerConfigError;
 use crate::limits::SLOTS_MAX;
+use crate::notebooks::NOTEBOOK_QUEUE;
 use saggar_project::is_valid_name;
 
 /// The queue that exists without any configuration.
@@ -64,6 +65,13 @@ impl SchedulerConfig {
             projects: BTreeMap::new(),
             owners: BTreeMap::new(),
         }
+    }
+
+    /// Adds the queue of notebooks, `count` of which run at once. They hold no slots of other jobs.
+    #[must_use]
+    pub fn with_notebooks(self, count: u32) -> SchedulerConfig {
+        let queue = JobQueue { pools: vec![NOTEBOOK_QUEUE.to_owned()], spill: false, max_running_jobs: None };
+        self.with_pool(NOTEBOOK_QUEUE, None, f64::from(count)).with_queue(NOTEBOOK_QUEUE, queue)
     }
 
     /// Adds a pool, replacing one of the same name.

@@ -23,6 +23,7 @@ use crate::gateway::WorkerGateway;
 use crate::key_limits::KeyLimits;
 use crate::launcher::WorkerLauncher;
 use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
+use crate::notebooks::RunningNotebooks;
 use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
@@ -56,6 +57,7 @@ pub(crate) struct SharedState {
     publication_notes: OnceLock<PublicationNotes>,
     gateway: OnceLock<WorkerGateway>,
     tracer: OnceLock<SpanTracer>,
+    pub(crate) notebooks: RunningNotebooks,
     changed: watch::Sender<u64>,
 }
 
@@ -95,6 +97,7 @@ impl SharedState {
             publication_notes: OnceLock::new(),
             gateway: OnceLock::new(),
             tracer: OnceLock::new(),
+            notebooks: RunningNotebooks::default(),
             changed,
         }
     }

@@ -5,6 +5,7 @@ mod data_step;
 mod health_policy;
 mod init_from;
 mod mount;
+mod notebook;
 mod precision;
 mod prediction;
 mod provenance;
@@ -24,6 +25,7 @@ pub use data_step::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec,
 pub use health_policy::{NonFinite, UtilizationPolicy};
 pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, InitFromParseError};
 pub use mount::{DataMount, DataSource};
+pub use notebook::NotebookSpec;
 pub use precision::Precision;
 pub use prediction::PredictionSpec;
 pub use provenance::model_provenance;
@@ -35,7 +37,7 @@ pub(crate) use step_inputs::input_mount_point;
 /// The output file of a measuring job.
 pub const ESTIMATE_FILE: &str = "estimate.json";
 
-/// A job: a training, a step, predictions for a dataset, a data step, or a replay of a training.
+/// A job: a training, a step, predictions for a dataset, a data step, a replay of a training, or a notebook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
@@ -48,7 +50,7 @@ pub struct JobSpec {
     #[serde(default = "default_task")]
     pub task: String,
     /// The SHA-256 of an uploaded plugin, as hexadecimal digits. A client can also submit the name of a reference plugin,
-    /// which the server replaces. A prediction job gets the model's, and a data step has none.
+    /// which the server replaces. A prediction job gets the model's; a data step and a notebook have none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
     /// The plugin's parameters, or the inputs of a step. Datasets and files among the inputs become mounts.
@@ -149,6 +151,9 @@ pub struct JobSpec {
     /// The version of a dataset to make, instead of running a plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_step: Option<DataStepSpec>,
+    /// The notebook to run, instead of a plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notebook: Option<NotebookSpec>,
     /// Whether the job only measures: it stores nothing but the output `estimate.json`, which estimates the whole
     /// training, and ends once it has the estimate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -249,6 +254,7 @@ impl JobSpec {
             shards: None,
             predict: None,
             data_step: None,
+            notebook: None,
             measure: false,
             record: false,
             replay: None,

@@ -12,6 +12,9 @@ mod lost_device;
 mod measurement;
 mod metering;
 mod nan_guard;
+mod notebook;
+mod notebook_data;
+mod notebook_outputs;
 mod pause_control;
 mod prediction;
 mod ranks;
@@ -201,6 +204,9 @@ impl WorkerAttempt<'_> {
         let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if let Some(step) = &spec.data_step {
             return self.run_data_step(step, &home);
+        }
+        if let Some(notebook) = &spec.notebook {
+            return self.run_notebook(notebook, &home);
         }
         let objects =
             ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;

@@ -142,6 +142,10 @@ error_codes! {
     NotFound = "not_found",
     /// The model is not ready yet.
     NotReady = "not_ready",
+    /// A request to a notebook lacks its token.
+    NotebookToken = "notebook_token",
+    /// The server runs no notebooks.
+    NotebooksOff = "notebooks_off",
     /// The device's memory is exhausted.
     OutOfMemory = "out_of_memory",
     /// The plugin failed.

@@ -149,6 +149,20 @@ impl JobDocument {
     }
 }
 
+/// Where a notebook answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotebookDocument {
+    /// The name of its job.
+    pub job: String,
+    /// The state of its job.
+    #[schemars(extend("enum" = JOB_STATES))]
+    pub state: String,
+    /// The reason of the state as text; empty if it has none.
+    pub reason: String,
+    /// The path of its page on this server, with its token. Null while it does not run.
+    pub path: Option<String>,
+}
+
 /// Pauses a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -152,7 +152,8 @@ impl AppState {
         &self.shared.parts.lifecycle
     }
 
-    pub(crate) fn jobs(&self) -> &JobService {
+    /// Returns the jobs.
+    pub fn jobs(&self) -> &JobService {
         &self.shared.parts.jobs
     }
 

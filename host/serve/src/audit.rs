@@ -73,6 +73,8 @@ pub enum AuditAction {
     JobRemove,
     /// The tags or the note of a job were changed.
     JobAnnotate,
+    /// The address of a notebook, with its token, was given.
+    NotebookOpen,
     /// A schedule was set.
     ScheduleSet,
     /// A schedule was removed.
@@ -144,6 +146,7 @@ impl AuditAction {
             AuditAction::SweepPublish => "sweep.publish",
             AuditAction::JobRemove => "job.remove",
             AuditAction::JobAnnotate => "job.annotate",
+            AuditAction::NotebookOpen => "notebook.open",
             AuditAction::ScheduleSet => "schedule.set",
             AuditAction::ScheduleRemove => "schedule.remove",
             AuditAction::SecretSet => "secret.set",

@@ -33,7 +33,8 @@ pub(crate) use access::plain_http_on_tls_response;
 pub(crate) use mlflow::mlflow_error_json;
 pub use protocol_error::ProtocolError;
 pub(crate) use success::{
-    AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, not_modified, plugin_response,
+    AcceptedResponse, CreatedResponse, NoContent, ProbeResponse, SerializedJson, is_switching_protocols, not_modified,
+    plugin_response,
 };
 
 /// Why a request failed.
@@ -194,6 +195,14 @@ pub enum ApiError {
         /// The party that the limit applies to: `one client` or `all clients`.
         whose: &'static str,
     },
+    /// A running notebook does not answer.
+    #[error("the notebook {job} does not answer: {reason}")]
+    NotebookSilent {
+        /// The notebook's job.
+        job: String,
+        /// The error of the connection.
+        reason: String,
+    },
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -304,6 +313,7 @@ impl ApiError {
             ApiError::Serving(error) => serving::map_serving_error(error),
             ApiError::Model(error) => serving::map_model_error(error),
             ApiError::Stopping => retryable(ErrorCode::Stopping),
+            ApiError::NotebookSilent { .. } => retryable(ErrorCode::NotReady),
             ApiError::Store(error) => serving::map_store_error(error),
             ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal_mapping(),
         }

@@ -30,6 +30,7 @@ pub mod limits;
 mod low_priority;
 mod mlflow;
 mod multipart_form;
+mod notebooks;
 pub mod oip;
 mod openapi;
 mod pages;

@@ -124,6 +124,8 @@ pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Bytes of a body if no other limit is named.
 pub const BODY_BYTES_MAX: usize = 10 << 20;
+/// Maximum bytes of the body of a request to a notebook, such as a document that is saved.
+pub const NOTEBOOK_BODY_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a plugin's component.
 pub const PLUGIN_BYTES_MAX: usize = saggar_plugin::limits::COMPONENT_BYTES_MAX;
 /// Bytes of a file that a model is imported from.

@@ -23,6 +23,7 @@ use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::initial_series;
 use crate::mlflow::protocol::MLFLOW;
 use crate::mlflow::ui::protocol::MLFLOW_UI;
+use crate::notebooks::protocol::NOTEBOOKS;
 use crate::oip::protocol::OPEN_INFERENCE;
 use crate::openapi::described_response::HandlerResponses;
 use crate::pages::protocol::PAGES;
@@ -33,8 +34,8 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::tfs::protocol::TENSORFLOW_SERVING;
 
 /// Every protocol, in the order of the index and of the OpenAPI document.
-pub(crate) const PROTOCOLS: [HttpProtocol; 9] =
-    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT, MLFLOW, MLFLOW_UI];
+pub(crate) const PROTOCOLS: [HttpProtocol; 10] =
+    [PAGES, PREDICT, COG, TENSORFLOW_SERVING, OPEN_INFERENCE, GRPC, MANAGEMENT, MLFLOW, MLFLOW_UI, NOTEBOOKS];
 
 /// Returns the routes of all protocols. Two protocols can have methods of the same path.
 pub(crate) fn all_routes() -> impl Iterator<Item = HttpRoute> {

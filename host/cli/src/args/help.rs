@@ -37,6 +37,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
             "pipeline",
             "schedule",
             "sweep",
+            "notebook",
         ],
     ),
     ("Data", &["data"]),
@@ -58,8 +59,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "saggar run lenet --data digits -f -- epochs=3 lr=0.01",
             "saggar run --task train --gpu=0.5",
             "saggar run lenet --help",
+            "saggar run --mode notebook --data digits --idle-timeout 30m",
         ],
     ),
+    ("notebook", &["saggar notebook digits-7"]),
     ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch --spark loss"]),
     ("status", &["saggar status digits-7", "saggar status digits-7 --field metrics.loss"]),
     (

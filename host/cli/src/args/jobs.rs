@@ -33,6 +33,12 @@ pub(crate) struct JobNamesArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct NotebookArgs {
+    /// The notebook's job: `faces-7`, or `7` in a project's directory.
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The job: `digits-7`, or `7` in a project's directory.
     pub(crate) job: String,

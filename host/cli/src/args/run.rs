@@ -30,6 +30,10 @@ pub(crate) struct RunArgs {
     /// The purpose of the run [default: job].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<RunMode>,
+    /// With --mode notebook: stop after this time without a running cell, a used terminal or a saved document
+    /// [default: 1h].
+    #[arg(long, value_parser = parse_positive_duration, value_name = "TIME")]
+    pub(crate) idle_timeout: Option<Duration>,
     /// A dataset or a job's output, and the plugin's mount point: `mnist`, `mnist/1:/data`,
     /// `job:mnist-3/output:/before`. Can be given several times.
     #[arg(long, value_name = "DATA[:MOUNT]")]
@@ -74,6 +78,8 @@ pub(crate) enum RunMode {
     Job,
     /// Serve the model that the job publishes: wait until the server answers from it, and print its address
     Serve,
+    /// Start JupyterLab on the server, and print its address. The plugin is not run: it only names the project
+    Notebook,
 }
 
 /// Flags that say how a job runs. `[task.NAME]` and `[project.defaults]` of saggar.toml have the same keys.

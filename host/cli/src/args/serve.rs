@@ -33,6 +33,10 @@ pub(crate) struct ServeArgs {
     /// Jobs of the default queue that run at once.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) jobs: usize,
+    /// Notebooks that run at once: JupyterLab, in a sandbox of bubblewrap, for keys that can submit jobs. 0 refuses
+    /// notebooks.
+    #[arg(long, env = "SAGGAR_NOTEBOOKS", default_value_t = 0, value_name = "N")]
+    pub(crate) notebooks: u32,
     /// The project file with the queues, pools and quota of the server [default: saggar.toml in this directory, if it
     /// exists].
     #[arg(long, value_name = "FILE")]

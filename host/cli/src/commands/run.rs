@@ -4,6 +4,7 @@ mod component;
 mod estimate;
 pub(crate) mod help;
 pub(crate) mod layers;
+mod notebook;
 mod serve;
 mod spec;
 mod world;
@@ -32,6 +33,12 @@ use spec::RunInputs;
 pub(crate) fn run(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     if help::is_help_wanted(args) {
         return help::show_plugin_help(args, client, output);
+    }
+    if args.mode == Some(RunMode::Notebook) {
+        return notebook::run_notebook(args, client, output);
+    }
+    if args.idle_timeout.is_some() {
+        return Err(CliError::invalid("--idle-timeout is for --mode notebook"));
     }
     let (spec, mode) = spec_and_mode(args, client, output)?;
     submit(args, mode, &spec, client, output)

@@ -10,6 +10,7 @@ mod shutdown;
 mod telemetry;
 mod threads;
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +69,9 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
         StoreError::HomeInUse { .. } => CliError::new(exit::CONFLICT, "home_in_use", error.to_string()),
         error => unexpected_error(error),
     })?;
+    if args.notebooks > 0 {
+        saggar_notebook::sandbox::check().map_err(|error| CliError::invalid(format!("--notebooks: {error}")))?;
+    }
     let inherited = SystemdSocket::take(args)?;
     let certificates = listeners::check_exposure(args, &inherited, &home.keys())?;
     let without = args.without.of_server()?;
@@ -228,6 +232,9 @@ impl ServerParts {
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let sweeping = spawn_sweeps(&app, &shutdown);
         let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
+        if let Some(url) = urls.iter().find_map(|url| local_url(url)) {
+            app.jobs().set_server_url(url);
+        }
         log_addresses(&urls);
         print_addresses(&urls, output);
         let ended = shutdown.clone();
@@ -371,6 +378,16 @@ fn stop_server_on_panic<T: Send + 'static>(
         }
         ended
     })
+}
+
+/// Returns the address by which programs of this machine reach a listener, or `None` if it is no port.
+fn local_url(url: &str) -> Option<String> {
+    let (scheme, address) = url.split_once("://")?;
+    let mut address: SocketAddr = address.parse().ok()?;
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    Some(format!("{scheme}://{address}"))
 }
 
 /// Logs the addresses, and where a browser finds the console.

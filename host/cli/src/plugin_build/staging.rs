@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use include_dir::Dir;
+use saggar_python_env::tool_cache;
 use saggar_store::Digest;
 
 use super::error::BuildError;
@@ -86,14 +87,12 @@ fn list_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 /// # Errors
 /// `MissingTool` if no variable says where that is.
 pub(super) fn cache_directory(tool: &'static str) -> Result<PathBuf, BuildError> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     let missing = || BuildError::MissingTool {
         tool,
         reason: "neither HOME nor XDG_CACHE_HOME is set, so there is no place to install it".to_owned(),
         hint: "set XDG_CACHE_HOME".to_owned(),
     };
-    Ok(cache.ok_or_else(missing)?.join("saggar/tools"))
+    tool_cache::directory().ok_or_else(missing)
 }
 
 /// Makes a directory with `create` under a temporary name, and moves it to its place when it is complete.
@@ -104,18 +103,7 @@ pub(super) fn install_into(
     directory: &Path,
     create: impl FnOnce(&Path) -> Result<(), BuildError>,
 ) -> Result<(), BuildError> {
-    let mut draft = directory.as_os_str().to_owned();
-    draft.push(format!(".part-{}", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let _ = fs::remove_dir_all(&draft);
-    let made = fs::create_dir_all(&draft).map_err(|source| BuildError::Io { path: draft.clone(), source });
-    let moved = made.and_then(|()| create(&draft)).and_then(|()| match fs::rename(&draft, directory) {
-        // Another build can have installed it in the meantime.
-        Err(source) if !directory.is_dir() => Err(BuildError::Io { path: directory.to_owned(), source }),
-        _ => Ok(()),
-    });
-    let _ = fs::remove_dir_all(&draft);
-    moved
+    tool_cache::install_into(directory, create, |path, source| BuildError::Io { path, source })
 }
 
 #[cfg(test)]

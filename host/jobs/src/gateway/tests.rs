@@ -42,6 +42,7 @@ fn start_command() -> WorkerCommand {
         pause: None,
         paused_from: None,
         fetch: FetchPolicy::default(),
+        server_url: None,
         trace: None,
     }))
 }

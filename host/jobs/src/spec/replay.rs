@@ -42,9 +42,11 @@ impl ReplaySpec {
     /// `Replay`.
     pub(super) fn validate(&self, spec: &JobSpec) -> Result<(), SpecError> {
         let refuse = |reason: String| Err(SpecError::Replay { reason });
-        if spec.predict.is_some() || spec.data_step.is_some() || spec.measure || spec.record {
+        if spec.predict.is_some() || spec.data_step.is_some() || spec.notebook.is_some() || spec.measure || spec.record
+        {
             return refuse(
-                "only a training can be replayed; leave `predict`, `data_step`, `measure`, `record` out".into(),
+                "only a training can be replayed; leave `predict`, `data_step`, `notebook`, `measure`, `record` out"
+                    .into(),
             );
         }
         if spec.replicas > 1 {
@@ -79,7 +81,8 @@ pub fn replay_spec(
 ) -> Result<JobSpec, JobError> {
     let old: JobSpec =
         serde_json::from_str(&job.spec).map_err(|error| JobError::Override { reason: error.to_string() })?;
-    if old.predict.is_some() || old.data_step.is_some() || old.measure || old.replay.is_some() {
+    if old.predict.is_some() || old.data_step.is_some() || old.notebook.is_some() || old.measure || old.replay.is_some()
+    {
         let hint = "only a training can be replayed".to_owned();
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint });
     }

@@ -22,6 +22,8 @@ impl JobSpec {
         self.validate_numbers()?;
         if let Some(step) = &self.data_step {
             step.validate(self)?;
+        } else if let Some(notebook) = &self.notebook {
+            notebook.validate(self)?;
         } else if self.plugin.len() != 64 || !self.plugin.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(SpecError::Plugin { plugin: self.plugin.clone() });
         }

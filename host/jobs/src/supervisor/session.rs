@@ -44,7 +44,7 @@ pub(super) struct WorkerSession {
     /// The pause that the worker knows.
     pause: Option<PausePoint>,
     utilization: Option<UtilizationMonitor>,
-    /// The reason of a stop because the device was idle, or `None`.
+    /// The reason of a stop because the device or the notebook was idle, or `None`.
     pub(super) idle_reason: Option<StateReason>,
 }
 
@@ -99,6 +99,7 @@ impl WorkerSession {
             pause: claim.job.pause.clone(),
             paused_from,
             fetch: shared.fetch_policy(),
+            server_url: shared.notebooks.server_url(),
             trace: trace.map(|trace| trace.attempt_context().traceparent()),
         };
         Ok(WorkerSession {
@@ -266,10 +267,21 @@ impl WorkerSession {
                 recorder.log(&message);
                 *last = FinalEvent::Failed(StateReason::new(reason, message));
             }
+            Ok(WorkerEvent::NotebookIdle { sentence }) => self.stop_idle_notebook(recorder, sentence).await?,
             Ok(event) => recorder.record_event(event).await?,
             Err(error) => return self.kill_for_protocol_error(recorder, &error.to_string()),
         }
         Ok(true)
+    }
+
+    /// Stops a notebook that was idle for too long, unless it is being stopped already.
+    async fn stop_idle_notebook(&mut self, recorder: &mut AttemptRecorder, sentence: String) -> Result<(), JobError> {
+        if self.kill_at.is_some() {
+            return Ok(());
+        }
+        recorder.log(&format!("{sentence}; it stops"));
+        self.idle_reason = Some(StateReason::new(IDLE, sentence));
+        self.request_stop(recorder, IDLE).await
     }
 
     /// Kills a worker that violated the protocol. Returns `false`, because no more events are read.

@@ -39,6 +39,15 @@ impl JobRights {
         self.rights.refresh(&self.keys, SystemClock.now_ms(), effect, thing)
     }
 
+    /// Checks that the key of the job is valid and could submit it again.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub(super) fn check_submission(&self) -> Result<(), AccessDenied> {
+        let rights = self.current_rights(AccessAction::SubmitJob, &self.project)?;
+        rights.check(AccessAction::SubmitJob, &self.project, Some(std::slice::from_ref(&self.project)))
+    }
+
     /// Checks that the job may publish a model, and assigns a new model to the job's project.
     ///
     /// # Errors

@@ -59,6 +59,12 @@ pub enum AccessError {
         /// The projects of the key.
         projects: String,
     },
+    /// A request to a notebook without its token.
+    #[error("the notebook {job} needs its token")]
+    NotebookToken {
+        /// The notebook's job.
+        job: String,
+    },
     /// Too many requests in a short time.
     #[error("the key {name} may make {rate} requests")]
     Rate {

@@ -109,6 +109,7 @@ fn job_routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/v1/jobs/{job}/checkpoints").get(AccessAction::ReadJob, jobs::checkpoints::list),
         HttpRoute::new("/api/v1/jobs/{job}/checkpoints/{which}")
             .get(AccessAction::ReadJob, jobs::checkpoints::download),
+        HttpRoute::new("/api/v1/jobs/{job}/notebook").get(AccessAction::SubmitJob, jobs::notebook::get),
         HttpRoute::new("/api/v1/jobs/{job}/output").get(AccessAction::ReadJob, outputs::list),
         HttpRoute::new("/api/v1/jobs/{job}/output/{*path}").get(AccessAction::ReadJob, outputs::download),
         HttpRoute::new("/api/v1/jobs/{job}/logged").get(AccessAction::ReadJob, logged_items::list),

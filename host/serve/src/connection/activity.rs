@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -52,6 +54,16 @@ pub(crate) struct ConnectionActivity {
     known: AtomicBool,
     evicted: AtomicBool,
     eviction: Notify,
+    tunnel: Mutex<Option<ConnectionTunnel>>,
+}
+
+/// What a connection does after its last response: it continues with another protocol.
+struct ConnectionTunnel(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl fmt::Debug for ConnectionTunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectionTunnel(..)")
+    }
 }
 
 impl ConnectionActivity {
@@ -66,12 +78,24 @@ impl ConnectionActivity {
             known: AtomicBool::new(!guarded),
             evicted: AtomicBool::new(false),
             eviction: Notify::new(),
+            tunnel: Mutex::default(),
         }
     }
 
     /// Returns the peer, or `None` for a socket file.
     pub(crate) fn peer(&self) -> Option<PeerAddress> {
         self.peer
+    }
+
+    /// Makes the connection continue with this tunnel once its response, which says so, is sent. The tunnel counts as the
+    /// connection does, and is dropped when the connection has to end.
+    pub(crate) fn set_tunnel(&self, tunnel: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        *self.tunnel.lock() = Some(ConnectionTunnel(tunnel));
+    }
+
+    /// Returns the tunnel that the connection continues with, or `None`.
+    pub(super) fn take_tunnel(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        self.tunnel.lock().take().map(|tunnel| tunnel.0)
     }
 
     /// Records that a request was authenticated by its key.

@@ -100,6 +100,16 @@ where
     serve_version(version, stream, session).await
 }
 
+/// Runs the tunnel of a connection that continues with another protocol, until it or the connection has to end.
+async fn run_tunnel(session: &mut HttpSession) {
+    if let Some(tunnel) = session.activity.take_tunnel() {
+        tokio::select! {
+            () = tunnel => {}
+            _ = session.wait_for_end() => {}
+        }
+    }
+}
+
 /// Serves a connection of one HTTP version.
 pub(super) async fn serve_version<S>(version: HttpVersion, stream: S, session: HttpSession) -> ConnectionResult
 where
@@ -134,9 +144,13 @@ where
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(session.patience.head).max_buf_size(HEAD_BYTES_MAX);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let ending = tokio::select! {
-        ended = connection.as_mut() => return Ok(ended?),
+        ended = connection.as_mut() => {
+            ended?;
+            run_tunnel(&mut session).await;
+            return Ok(());
+        }
         ending = session.wait_for_end() => ending,
     };
     connection.as_mut().graceful_shutdown();

@@ -29,6 +29,10 @@ pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
             let hint = "make a key with `saggar key create NAME --scope metrics:read` and no project";
             of(StatusCode::FORBIDDEN, ErrorCode::ForeignProject, hint)
         }
+        AccessError::NotebookToken { job } => {
+            let hint = format!("`saggar notebook {job}` prints the address with the token");
+            of(StatusCode::FORBIDDEN, ErrorCode::NotebookToken, &hint)
+        }
         AccessError::Rate { retry_seconds, .. } | AccessError::Quota { retry_seconds, .. } => {
             let code = if matches!(error, AccessError::Rate { .. }) {
                 ErrorCode::RateLimited
@@ -74,6 +78,7 @@ pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap
         }
         AccessError::Project { .. }
         | AccessError::AllProjects { .. }
+        | AccessError::NotebookToken { .. }
         | AccessError::Refused(_)
         | AccessError::Header { .. }
         | AccessError::ForeignHost { .. }

@@ -116,6 +116,7 @@ pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
         JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => {
             of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }
+        JobError::NotebooksOff => of(StatusCode::FORBIDDEN, ErrorCode::NotebooksOff),
         JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
             of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }

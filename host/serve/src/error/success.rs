@@ -29,6 +29,11 @@ impl<T: Serialize> IntoResponse for AcceptedResponse<T> {
     }
 }
 
+/// Returns whether a status says that the connection continues with another protocol.
+pub(crate) fn is_switching_protocols(status: StatusCode) -> bool {
+    status == StatusCode::SWITCHING_PROTOCOLS
+}
+
 /// An empty response with status 204.
 pub(crate) struct NoContent;
 

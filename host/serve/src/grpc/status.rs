@@ -124,6 +124,7 @@ impl GrpcCode {
             | ErrorCode::Conflict
             | ErrorCode::LoadFailed
             | ErrorCode::NoImporter
+            | ErrorCode::NotebooksOff
             | ErrorCode::TooMany
             | ErrorCode::VersionSkew => GrpcCode::FailedPrecondition,
             ErrorCode::BodyTimeout | ErrorCode::Deadline | ErrorCode::DeadlineQueued => GrpcCode::DeadlineExceeded,
@@ -147,7 +148,8 @@ impl GrpcCode {
             | ErrorCode::FetchRefused
             | ErrorCode::ForeignHost
             | ErrorCode::ForeignProject
-            | ErrorCode::MissingScope => GrpcCode::PermissionDenied,
+            | ErrorCode::MissingScope
+            | ErrorCode::NotebookToken => GrpcCode::PermissionDenied,
             ErrorCode::MethodNotAllowed | ErrorCode::UnsupportedMediaType => GrpcCode::Unimplemented,
             ErrorCode::BadOutput | ErrorCode::Internal | ErrorCode::PluginError | ErrorCode::PluginTrap => {
                 GrpcCode::Internal

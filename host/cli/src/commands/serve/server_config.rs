@@ -36,6 +36,7 @@ impl ServerConfig {
     /// Fails with the position if the file cannot be read or has an invalid value.
     pub(super) fn read(args: &ServeArgs) -> Result<ServerConfig, CliError> {
         let simple = SchedulerConfig::single_queue(u32::try_from(args.jobs).unwrap_or(u32::MAX));
+        let simple = if args.notebooks == 0 { simple } else { simple.with_notebooks(args.notebooks) };
         let said = ServerConfig {
             scheduler_config: simple,
             settings: BTreeMap::new(),

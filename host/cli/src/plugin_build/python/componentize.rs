@@ -1,25 +1,24 @@
 //! componentize-py, in a virtual environment in the user's cache.
 
-use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use saggar_python_env::{PythonEnvError, PythonEnvironment, find_python, interpreter, pip_install};
+
 use crate::plugin_build::command;
 use crate::plugin_build::error::BuildError;
-use crate::plugin_build::staging;
 
 /// The version that the guest library is tested with. Its interpreter becomes part of every component.
 pub(super) const VERSION: &str = "0.25.1";
 /// The version of that interpreter, for which dependencies are chosen.
 const PYTHON_VERSION: &str = "3.14";
-/// The environment variable that names the Python interpreter that runs componentize-py.
-const PYTHON_VARIABLE: &str = "SAGGAR_PYTHON";
-const PYTHON_DEFAULT: &str = "python3";
-/// Prints the version of an interpreter, and fails if it is too old or cannot make environments.
-const PYTHON_CHECK: &str = "import ensurepip, venv, platform, sys; print(platform.python_version()); \
-                            sys.exit(sys.version_info < (3, 10))";
+/// The directory of its environment in the tool cache.
+const NAME: &str = "componentize-py-0.25.1";
+/// What the environment contains.
+const REQUIREMENTS: [&str; 1] = ["componentize-py==0.25.1"];
+/// The oldest Python that componentize-py supports is 3.10.
+const PYTHON_MINOR_MIN: u32 = 10;
 /// Runs componentize-py, and prints of a failure what the plugin's author can use: not the tool's own stack.
 const LAUNCHER: &str = "import sys\nfrom componentize_py import script\ntry:\n    sys.exit(script())\n\
                         except AssertionError as error:\n    \
@@ -37,15 +36,13 @@ impl ComponentizeEnvironment {
     /// # Errors
     /// `MissingTool` if there is no Python or pip cannot install it; `Io`.
     pub(super) fn find_or_install(quiet: bool) -> Result<ComponentizeEnvironment, BuildError> {
-        let directory = staging::cache_directory("componentize-py")?.join(format!("componentize-py-{VERSION}"));
-        let python = directory.join("bin/python");
-        if !python.exists() {
-            if !quiet {
-                tracing::info!(version = VERSION, "installing componentize-py");
-            }
-            staging::install_into(&directory, create)?;
+        let environment =
+            PythonEnvironment { name: NAME, requirements: &REQUIREMENTS, python_minor_min: PYTHON_MINOR_MIN };
+        if !quiet && !environment.is_installed() {
+            tracing::info!(version = VERSION, "installing componentize-py");
         }
-        Ok(ComponentizeEnvironment { python })
+        let directory = environment.find_or_install().map_err(missing_tool)?;
+        Ok(ComponentizeEnvironment { python: interpreter(&directory) })
     }
 
     /// Installs requirements into the `site-packages` of `environment`. Only packages without native code can be.
@@ -63,7 +60,7 @@ impl ComponentizeEnvironment {
         let _ = fs::remove_dir_all(environment);
         fs::create_dir_all(&packages).map_err(at)?;
         if !requirements.is_empty() {
-            let mut pip = pip(&self.python);
+            let mut pip = pip_install(&self.python);
             pip.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]);
             pip.args(["--python-version", PYTHON_VERSION, "--target"]).arg(&packages).arg("--").args(requirements);
             let output = command::run_to_completion(&mut pip)?;
@@ -123,60 +120,27 @@ impl ComponentizeEnvironment {
 /// # Errors
 /// `MissingTool`.
 pub(super) fn find_tools() -> Result<String, BuildError> {
-    let python = python_program();
-    let mut asked = Command::new(&python);
-    asked.args(["-c", PYTHON_CHECK]);
-    asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = command::run_to_completion(&mut asked).map_err(|error| missing_python(&python, error.to_string()))?;
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    match output.status.success() {
-        true => Ok(format!("Python {version} and componentize-py {VERSION}")),
-        false if !version.is_empty() => Err(missing_python(&python, format!("this is Python {version}"))),
-        false => Err(missing_python(&python, command::error_text(&output))),
-    }
+    let version = find_python(PYTHON_MINOR_MIN).map_err(missing_tool)?;
+    Ok(format!("Python {version} and componentize-py {VERSION}"))
 }
 
-/// Returns the Python interpreter to make environments with.
-fn python_program() -> PathBuf {
-    env::var_os(PYTHON_VARIABLE).map_or_else(|| PYTHON_DEFAULT.into(), PathBuf::from)
+/// Returns the error of an environment as that of a build.
+fn missing_tool(error: PythonEnvError) -> BuildError {
+    let hint = error.hint();
+    let tool = match &error {
+        PythonEnvError::Python { .. } => "Python 3.10 or newer, with venv and pip,",
+        _ => "componentize-py",
+    };
+    BuildError::MissingTool { tool, reason: error.to_string(), hint }
 }
 
-fn missing_python(python: &Path, reason: String) -> BuildError {
-    BuildError::MissingTool {
-        tool: "Python 3.10 or newer, with venv and pip,",
-        reason: format!("{}: {reason}", python.display()),
-        hint: format!("on Debian `apt install python3 python3-venv`; {PYTHON_VARIABLE} names another interpreter"),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn create(draft: &Path) -> Result<(), BuildError> {
-    let python = python_program();
-    let mut venv = Command::new(&python);
-    venv.args(["-m", "venv"]).arg(draft).env_remove("VIRTUAL_ENV").env_remove("PYTHONHOME");
-    venv.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = command::run_to_completion(&mut venv).map_err(|error| missing_python(&python, error.to_string()))?;
-    if !output.status.success() {
-        return Err(missing_python(&python, command::error_text(&output)));
+    #[test]
+    fn the_environment_has_the_version_that_the_guest_library_is_tested_with() {
+        assert_eq!(NAME, format!("componentize-py-{VERSION}"));
+        assert_eq!(REQUIREMENTS, [format!("componentize-py=={VERSION}")]);
     }
-    let mut install = pip(draft.join("bin/python").as_os_str());
-    install.args(["--only-binary", ":all:"]).arg(format!("componentize-py=={VERSION}"));
-    let output = command::run_to_completion(&mut install)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(BuildError::MissingTool {
-        tool: "componentize-py",
-        reason: format!("pip could not install version {VERSION}: {}", command::error_text(&output)),
-        hint: "connect this machine to a package index for the first build, or configure one that it reaches with \
-               `pip config`"
-            .to_owned(),
-    })
-}
-
-fn pip(python: impl AsRef<OsStr>) -> Command {
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-    pip.env_remove("VIRTUAL_ENV").env_remove("PYTHONHOME");
-    pip.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    pip
 }

@@ -3,8 +3,10 @@
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
+use saggar_jobs::error::SpecError;
 use saggar_jobs::{
-    DataMount, DataSource, JobError, JobSpec, JobSubmission, ReplaySpec, SpecResolver, replay_spec, restart_spec,
+    DataMount, DataSource, JobError, JobSpec, JobSubmission, NOTEBOOK_QUEUE, ReplaySpec, SpecResolver, replay_spec,
+    restart_spec,
 };
 use saggar_plugin::PluginDeclarations;
 use saggar_rest::jobs::{JobDocument, ReplayJobRequest, RestartRequest};
@@ -16,7 +18,7 @@ use saggar_store::{AccessAction, AccessDenied, AccessRights};
 use saggar_telemetry::{RequestTrace, TraceContext};
 
 use super::origin::{find_model_version, pin_origin};
-use super::{data_step, requirements, step_inputs, views};
+use super::{data_step, notebook, requirements, step_inputs, views};
 use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -197,6 +199,12 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     if spec.data_step.is_some() {
         return data_step::pin_data_step(app, sight, spec).await;
     }
+    if spec.notebook.is_some() {
+        return notebook::pin_notebook(app, sight, spec).await;
+    }
+    if spec.queue == NOTEBOOK_QUEUE {
+        return Err(JobError::from(SpecError::Notebook { reason: "its queue is for notebooks alone" }).into());
+    }
     spec.plugin = super::super::plugins::digest_of_name(app, &spec.plugin).await?;
     spec.validate().map_err(JobError::from)?;
     let mut declares = PluginDeclarations::default();
@@ -246,7 +254,7 @@ pub(crate) async fn runnable_facts(app: &AppState, plugin: &str) -> Result<Plugi
 }
 
 /// Pins the version of a mounted dataset and returns its information, or `None` if the mount is a job's output.
-async fn pin_mount(
+pub(super) async fn pin_mount(
     app: &AppState,
     sight: &ProjectScope,
     mount: &mut DataMount,

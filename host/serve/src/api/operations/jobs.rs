@@ -77,6 +77,11 @@ fn job_operations() -> Vec<OpenApiOperation> {
         .with_header("Idempotency-Key", ParameterType::Pattern("^[!-~]{1,64}$"))
         .with_body::<ReplayJobRequest>()
         .with_errors(&[400, 403, 404, 408, 409, 413, 422, 429]),
+        OpenApiOperation::get(
+            "/api/v1/jobs/{job}/notebook",
+            "The address of a notebook, with its token; it requires the right to submit jobs",
+        )
+        .with_errors(&[400, 404]),
         OpenApiOperation::post(
             "/api/v1/jobs/gc",
             "Removes jobs that match criteria, or lists those that would be removed",
