@@ -19,7 +19,7 @@ use saggar_testgen::{ATTENTION_SIZES, attention_case};
 
 /// The tuning of an adapter with every feature.
 const TUNING: ShaderTuning = ShaderTuning {
-    cooperative_matrix: Some(CooperativeMatrix { side: 16, subgroup: 32 }),
+    cooperative_matrix: Some(CooperativeMatrix { side: 16, subgroup: 32, shared_bytes: 48 << 10 }),
     subgroup: Some(32),
     ..ShaderTuning::UNLIMITED
 };
