@@ -100,7 +100,7 @@ fn the_best_checkpoint_of_trials_that_publish_nothing_becomes_a_version() {
     };
     // Only a training states the configuration of a predictor, so a first version is trained.
     let first = server.request("POST", "/api/v1/jobs", HttpPayload::Json(&job(json!({"epochs": 1}))));
-    let first = first.json()["job"].as_str().unwrap().to_owned();
+    let first = first.json()["name"].as_str().unwrap().to_owned();
     assert_eq!(server.wait_for_job(&first)["state"], "SUCCEEDED");
     let spec = json!({
         "job": job(json!({"epochs": 2, "publishes": false})),

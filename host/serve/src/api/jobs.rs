@@ -5,6 +5,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod commands;
 pub(in crate::api) mod data_step;
 pub(crate) mod metrics;
+mod mounts;
 pub(crate) mod notebook;
 pub(crate) mod origin;
 pub(crate) mod removal;

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use saggar_jobs::{JobError, JobSpec, NOTEBOOK_QUEUE};
 use saggar_rest::jobs::NotebookDocument;
 
-use super::submit;
+use super::mounts;
 use crate::access::{Actor, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -46,7 +46,7 @@ pub(super) async fn pin_notebook(app: &AppState, sight: &ProjectScope, spec: &mu
     spec.queue = NOTEBOOK_QUEUE.to_owned();
     spec.validate().map_err(JobError::from)?;
     for mount in &mut spec.data {
-        submit::pin_mount(app, sight, mount).await?;
+        mounts::pin_mount(app, sight, mount).await?;
     }
     super::requirements::check_secrets(app, sight, spec).await
 }

@@ -5,20 +5,17 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use saggar_jobs::error::SpecError;
 use saggar_jobs::{
-    DataMount, DataSource, JobError, JobSpec, JobSubmission, NOTEBOOK_QUEUE, ReplaySpec, SpecResolver, replay_spec,
-    restart_spec,
+    JobError, JobSpec, JobSubmission, NOTEBOOK_QUEUE, ReplaySpec, SpecResolver, replay_spec, restart_spec,
 };
 use saggar_plugin::PluginDeclarations;
 use saggar_rest::jobs::{JobDocument, ReplayJobRequest, RestartRequest};
-use saggar_store::dataset::DatasetInfo;
-use saggar_store::error::DatasetError;
 use saggar_store::models::plugin_digest;
 use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, AccessDenied, AccessRights};
 use saggar_telemetry::{RequestTrace, TraceContext};
 
 use super::origin::{find_model_version, pin_origin};
-use super::{data_step, notebook, requirements, step_inputs, views};
+use super::{data_step, mounts, notebook, requirements, step_inputs, views};
 use crate::access::{Actor, Principal, ProjectScope};
 use crate::api::visible_job::VisibleJob;
 use crate::app::AppState;
@@ -26,7 +23,6 @@ use crate::audit::AuditAction;
 use crate::error::{ApiError, CreatedResponse};
 use crate::json_body::JsonBody;
 use crate::plugin_inspector::PluginFacts;
-use crate::resource_access;
 
 /// The header that makes repeated submissions create only one job.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -228,7 +224,7 @@ pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut Jo
     requirements::check_parameters(&declares, &spec.parameters)?;
     requirements::check_mounts(&declares, &spec.data)?;
     for mount in &mut spec.data {
-        if let Some(info) = pin_mount(app, sight, mount).await? {
+        if let Some(info) = mounts::pin_mount(app, sight, mount).await? {
             requirements::check_fields(&declares, mount, &info)?;
         }
     }
@@ -251,39 +247,4 @@ pub(crate) async fn runnable_facts(app: &AppState, plugin: &str) -> Result<Plugi
     })?;
     let facts = super::super::plugins::facts(app, &digest).await?;
     if facts.trains || facts.is_step { Ok(facts) } else { Err(JobError::NoTrainer { digest: digest.hex() }.into()) }
-}
-
-/// Pins the version of a mounted dataset and returns its information, or `None` if the mount is a job's output.
-pub(super) async fn pin_mount(
-    app: &AppState,
-    sight: &ProjectScope,
-    mount: &mut DataMount,
-) -> Result<Option<DatasetInfo>, ApiError> {
-    let reference = mount.source.to_string();
-    match &mut mount.source {
-        DataSource::Dataset { version, .. } => {
-            let hint = "GET /api/v1/datasets lists them; `saggar data push` uploads one".to_owned();
-            let missing = ApiError::NotFound { kind: "dataset", name: reference.clone(), hint };
-            let rights = sight.rights().clone();
-            let find = move |parts: &crate::AppParts| {
-                resource_access::find_dataset(parts, &rights, AccessAction::ReadDataset, &reference)
-            };
-            let found = app.run_blocking(find).await;
-            let info = found.map_err(|error| match error {
-                ApiError::Dataset(DatasetError::NotFound { .. }) => missing,
-                error => error,
-            })?;
-            *version = Some(info.version);
-            Ok(Some(info))
-        }
-        DataSource::Output { job: name, .. } => {
-            let job = sight.find_job(app.jobs(), name).await?;
-            if !job.state.is_final() {
-                let hint = "its output can be mounted once the job has finished".to_owned();
-                return Err(JobError::State { name: job.name, state: job.state.name().to_owned(), hint }.into());
-            }
-            *name = job.name;
-            Ok(None)
-        }
-    }
 }
