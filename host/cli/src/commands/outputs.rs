@@ -4,9 +4,7 @@ mod file_tree;
 mod step_values;
 mod tail;
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use saggar_rest::checkpoints::{CheckpointDocument, CheckpointListDocument};
 use saggar_rest::jobs::{JobDocument, JobPublicationDocument};
@@ -17,7 +15,7 @@ use serde::Serialize;
 
 use super::job_follow::job_path;
 use crate::args::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs};
-use crate::atomic_file;
+use crate::atomic_file::write_atomically;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -234,21 +232,4 @@ fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(P
     let place = args.output.join(path);
     let bytes = write_atomically(content, &place)?;
     Ok((place, bytes))
-}
-
-/// Writes content to a file, which exists only once it is complete. Returns its size in bytes.
-pub(super) fn write_atomically(mut content: impl Read, place: &Path) -> Result<u64, CliError> {
-    let refused = |at: &Path| {
-        let at = at.display().to_string();
-        move |error: std::io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{at}: {error}"))
-    };
-    let directory = place.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory).map_err(refused(directory))?;
-    let part = atomic_file::partial_path(place);
-    let copied = File::create(&part).and_then(|mut file| std::io::copy(&mut content, &mut file));
-    let moved = copied.and_then(|bytes| std::fs::rename(&part, place).map(|()| bytes));
-    if moved.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    moved.map_err(refused(place))
 }

@@ -10,9 +10,9 @@ use saggar_store::{LoggedKey, LoggedKind};
 use serde::Serialize;
 
 use crate::args::LoggedArgs;
+use crate::atomic_file::write_atomically;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::commands::job_follow::job_path;
-use crate::commands::outputs::write_atomically;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::units;
