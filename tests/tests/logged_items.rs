@@ -1,5 +1,5 @@
 //! Images, tables and histograms that trainings log, with the real binary: read over REST and by the command, after a kill,
-//! and with items that are none.
+//! and with items that the host refuses.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
 use std::path::Path;
@@ -138,7 +138,7 @@ fn a_killed_training_has_each_logged_item_once() {
 }
 
 #[test]
-fn items_that_are_none_end_the_training_with_the_reason() {
+fn refused_items_end_the_training_with_the_reason() {
     let (_home, server) = ServerProcess::start_in_temp_dir();
     let cases = [
         ("huge", "an image of uint8[4096, 4096, 1] is too large to be logged"),

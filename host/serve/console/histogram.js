@@ -4,11 +4,11 @@ import { number } from './format.js';
 import { s } from './svg.js';
 
 const WIDTH = 320;
-const MAP_HEIGHT = 120;
-const BARS_HEIGHT = 90;
+const MAP_HEIGHT = 150;
+const BARS_HEIGHT = 110;
 /** Space for the numbers beside and below a drawing. */
-const LEFT = 52;
-const BELOW = 18;
+const LEFT = 62;
+const BELOW = 20;
 /** Steps and rows of a heat map that are drawn at most. */
 const COLUMNS_MAX = 160;
 const ROWS_MAX = 48;
@@ -84,7 +84,7 @@ export function bars({ edges, counts }, range, label) {
     'svg', { class: 'histogram-bars', viewBox: `0 0 ${WIDTH} ${BARS_HEIGHT}`, role: 'img', 'aria-label': label },
     s('g', { class: 'cells' }, drawn),
     s('line', { class: 'axis', x1: LEFT, x2: WIDTH, y1: height, y2: height }),
-    s('text', { x: LEFT - 4, y: 10, 'text-anchor': 'end' }, number(most)),
+    s('text', { x: LEFT - 4, y: 12, 'text-anchor': 'end' }, number(most)),
     s('text', { x: LEFT, y: BARS_HEIGHT - 4 }, number(low)),
     s('text', { x: WIDTH, y: BARS_HEIGHT - 4, 'text-anchor': 'end' }, number(high)),
   );
@@ -93,7 +93,7 @@ export function bars({ edges, counts }, range, label) {
 /** The lowest and the highest value beside a heat map. */
 function scale([low, high], height) {
   return [
-    s('text', { x: LEFT - 4, y: 10, 'text-anchor': 'end' }, number(high)),
+    s('text', { x: LEFT - 4, y: 12, 'text-anchor': 'end' }, number(high)),
     s('text', { x: LEFT - 4, y: height - BELOW, 'text-anchor': 'end' }, number(low)),
   ];
 }

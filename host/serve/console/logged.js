@@ -6,9 +6,9 @@ import { number } from './format.js';
 import { bars, heatMap, rangeOf } from './histogram.js';
 import { contents, histogramsOf, itemPath, loggedItems, seriesOf } from './loggeditems.js';
 
-/** Names that are shown before all are asked for. */
+/** Names that are displayed before all are asked for. */
 const SHOWN_FIRST = 12;
-/** Rows of a table that are shown; the file has all. */
+/** Rows of a table that are visible; the file has all. */
 const ROWS_SHOWN = 50;
 
 const ENDINGS = { image: '.png', table: '.table.json', histogram: '.histogram.json' };
@@ -50,23 +50,23 @@ export function loggedPanel(root, job) {
     const series = seriesOf(items.list());
     root.hidden = series.length === 0;
     const matching = series.filter(({ name }) => name.toLowerCase().includes(view.words.trim().toLowerCase()));
-    const shown = view.all ? matching : first(matching);
+    const visible = view.all ? matching : first(matching);
     patch(tools, series.length > 3 && h('input', { type: 'search', 'data-input': 'words', 'aria-label': 'Names to show', placeholder: 'Filter names', value: view.words }));
-    const wanted = new Set(shown.map(({ kind, name }) => `${kind} ${name}`));
+    const wanted = new Set(visible.map(({ kind, name }) => `${kind} ${name}`));
     for (const [key, one] of tiles) {
       if (wanted.has(key)) continue;
       one.leave();
       one.element.remove();
       tiles.delete(key);
     }
-    for (const [at, one] of shown.entries()) {
+    for (const [at, one] of visible.entries()) {
       const key = `${one.kind} ${one.name}`;
       if (!tiles.has(key)) tiles.set(key, tile(job, one));
       const { element, update } = tiles.get(key);
       if (grid.children[at] !== element) grid.insertBefore(element, grid.children[at] ?? null);
       update(one.items);
     }
-    const hidden = matching.length - shown.length;
+    const hidden = matching.length - visible.length;
     patch(
       rest,
       hidden > 0 && h('button', { type: 'button', class: 'small quiet', 'data-click': 'all' }, `Show ${hidden} more`),
@@ -86,7 +86,7 @@ export function loggedPanel(root, job) {
 /** One name with its slider: `{ element, update(items), leave() }`. */
 function tile(job, { kind, name }) {
   const state = { items: [], at: -1, follows: true, turn: 0 };
-  const kept = contents(job);
+  const cache = contents(job);
   const slider = h('input', { type: 'range', min: 0, step: 1, 'aria-label': `Step of ${kind} ${name}` });
   const label = h('output', { class: 'note' });
   const fetch = h('a', { class: 'button small quiet' }, 'Download');
@@ -107,7 +107,7 @@ function tile(job, { kind, name }) {
     for (const [key, value] of Object.entries({ href: itemPath(job, item), download: file, 'data-file': file, 'aria-label': `Download ${file}` })) fetch.setAttribute(key, value);
     let content;
     try {
-      content = await draw(item, kept, state.items);
+      content = await draw(item, cache, state.items);
     } catch (error) {
       content = h('p', { class: 'reason' }, `${error.message}.`);
     }
@@ -126,7 +126,7 @@ function tile(job, { kind, name }) {
       const before = state.items[state.at];
       const newest = state.items.at(-1);
       state.items = items;
-      // The newest is shown until another one is chosen.
+      // The newest is visible until another one is chosen.
       const same = items.findIndex(({ step }) => step === before?.step);
       state.at = state.follows || same < 0 ? items.length - 1 : same;
       slider.max = items.length - 1;
@@ -137,19 +137,19 @@ function tile(job, { kind, name }) {
     },
     leave() {
       state.turn += 1;
-      kept.leave();
+      cache.leave();
     },
   };
 }
 
-async function drawImage(item, kept) {
-  const image = h('img', { src: await kept.of(item), alt: `${item.name} at step ${item.step}` });
+async function drawImage(item, cache) {
+  const image = h('img', { src: await cache.of(item), alt: `${item.name} at step ${item.step}` });
   await image.decode();
   return image;
 }
 
-async function drawTable(item, kept) {
-  const { columns } = await kept.of(item);
+async function drawTable(item, cache) {
+  const { columns } = await cache.of(item);
   const rows = columns[0].values.length;
   const cell = ({ type, values }, row) => {
     const value = values[row];
@@ -157,15 +157,15 @@ async function drawTable(item, kept) {
     const text = type === 'number' ? number(value) : String(value);
     return h('td', { class: type === 'number' || type === 'integer' ? 'figure' : null }, text);
   };
-  const shown = Math.min(rows, ROWS_SHOWN);
+  const count = Math.min(rows, ROWS_SHOWN);
   return h(
     'div', { class: 'logged-table', tabindex: 0, role: 'region', 'aria-label': `Table ${item.name} at step ${item.step}` },
     h(
       'table', { class: 'values' },
       h('thead', {}, h('tr', {}, columns.map((column) => h('th', { scope: 'col' }, column.name)))),
-      h('tbody', {}, Array.from({ length: shown }, (_, row) => h('tr', {}, columns.map((column) => cell(column, row))))),
+      h('tbody', {}, Array.from({ length: count }, (_, row) => h('tr', {}, columns.map((column) => cell(column, row))))),
     ),
-    rows > shown && h('p', { class: 'note' }, `${shown} of ${rows} rows; the file has all.`),
+    rows > count && h('p', { class: 'note' }, `${count} of ${rows} rows; the file has all.`),
   );
 }
 

@@ -73,22 +73,22 @@ export async function histogramsOf(job, name) {
  * the addresses.
  */
 export function contents(job) {
-  const kept = new Map();
+  const cache = new Map();
   const drop = (key) => {
-    const content = kept.get(key);
-    kept.delete(key);
+    const content = cache.get(key);
+    cache.delete(key);
     if (typeof content === 'string' && content.startsWith('blob:')) URL.revokeObjectURL(content);
   };
   return {
     async of(item) {
       const key = `${item.step} ${item.logged_ms}`;
-      if (kept.has(key)) return kept.get(key);
+      if (cache.has(key)) return cache.get(key);
       const content = item.kind === 'image' ? await address(job, item) : await ask('GET', itemPath(job, item));
-      kept.set(key, content);
-      if (kept.size > CONTENTS_KEPT) drop(kept.keys().next().value);
+      cache.set(key, content);
+      if (cache.size > CONTENTS_KEPT) drop(cache.keys().next().value);
       return content;
     },
-    leave: () => [...kept.keys()].forEach(drop),
+    leave: () => [...cache.keys()].forEach(drop),
   };
 }
 

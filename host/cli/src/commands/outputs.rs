@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::job_follow::job_path;
 use crate::args::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs};
-use crate::atomic_file;
+use crate::atomic_file::write_atomically;
 use crate::client::{ApiClient, encode_path_segment};
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;

@@ -33,7 +33,7 @@ fn tensors_that_are_not_images_are_refused() {
     let refused = |dtype, shape: &[usize], layout| message(axes_of(dtype, shape, layout));
     assert_eq!(
         refused(DType::F32, &[3, 8, 8], ImageLayout::Hwc),
-        "x: float32[3,8,8] is not an image: expected uint8 or float32 [height, width, channels] with 1 or 3 channels; \
+        "x: float32[3, 8, 8] is not an image: expected uint8 or float32 [height, width, channels] with 1 or 3 channels; \
          the layout `chw` has the other order, and a batch must be sliced into its images"
     );
     for (dtype, shape, layout) in [
