@@ -119,6 +119,15 @@ pub struct TrialDocument {
     pub parent: Option<TrialParentDocument>,
 }
 
+impl TrialDocument {
+    /// Returns the training steps that its own job completed: a copy in a population begins at the step of its parent's
+    /// state.
+    pub fn own_steps(&self) -> u64 {
+        let first = self.parent.as_ref().and_then(|parent| parent.step).unwrap_or(0);
+        self.step.saturating_sub(first)
+    }
+}
+
 /// The trial that a copy in a population continues from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -68,7 +68,7 @@ fn sweep_summary(sweep: &SweepDocument, now_ms: u64) -> ComparedSweepDocument {
         direction: sweep.direction.clone(),
         trials_target: sweep.trials_target,
         trial_states: sweep.trial_states.clone(),
-        steps: trials().map(|trial| trial.step).fold(0, u64::saturating_add),
+        steps: trials().map(|trial| trial.own_steps()).fold(0, u64::saturating_add),
         gpu_seconds: trials().map(|trial| trial.gpu_seconds).fold(0.0, |sum, it| sum + it),
         seconds: sweep.finished_ms.unwrap_or(now_ms).saturating_sub(sweep.created_ms) as f64 / 1000.0,
         best: sweep.best,

@@ -63,7 +63,7 @@ fn best_values(trials: &[TrialDocument], is_lowest_best: bool) -> Vec<(u64, f64)
     let (mut steps, mut best) = (0_u64, None);
     let mut points = Vec::new();
     for trial in trials {
-        steps = steps.saturating_add(trial.step);
+        steps = steps.saturating_add(trial.own_steps());
         let Some(value) = trial.value else { continue };
         let is_better = best.is_none_or(|best| if is_lowest_best { value < best } else { value > best });
         if is_better {
@@ -76,12 +76,18 @@ fn best_values(trials: &[TrialDocument], is_lowest_best: bool) -> Vec<(u64, f64)
 
 #[cfg(test)]
 mod tests {
+    use saggar_rest::sweeps::TrialParentDocument;
+
     use super::*;
 
     #[test]
     fn a_sweep_is_drawn_by_its_best_value_so_far() {
         let trial = |number, step, value| TrialDocument { number, step, value, ..TrialDocument::default() };
-        let trials = [trial(2, 10, Some(0.75)), trial(1, 10, Some(0.5)), trial(3, 5, None), trial(4, 20, Some(0.625))];
+        let copy = TrialDocument {
+            parent: Some(TrialParentDocument { trial: 1, rung: 0, step: Some(5) }),
+            ..trial(4, 25, Some(0.625))
+        };
+        let trials = [trial(2, 10, Some(0.75)), trial(1, 10, Some(0.5)), trial(3, 5, None), copy];
         assert_eq!(best_values(&trials, true), [(10, 0.5), (20, 0.5), (45, 0.5)]);
         assert_eq!(best_values(&trials, false), [(10, 0.5), (20, 0.75), (45, 0.75)]);
         assert_eq!(best_values(&[], true), []);
