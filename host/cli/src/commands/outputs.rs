@@ -183,7 +183,7 @@ fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output:
     let content = client.get_stream(&format!("{}/checkpoints/{}", job_path(&args.job), encode_path_segment(which)))?;
     let place =
         args.output.join(format!("{}-{}.safetensors", encode_path_segment(&args.job), encode_path_segment(which)));
-    let bytes = atomic_file::write_atomically(content, &place)?;
+    let bytes = write_atomically(content, &place)?;
     if output.json {
         output.print_json(&FetchedCheckpoint { checkpoint: which, bytes, file: place.display().to_string() });
     } else {
@@ -230,6 +230,6 @@ fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(P
     }
     let content = client.get_stream(&format!("{}/output/{path}", job_path(&args.job)))?;
     let place = args.output.join(path);
-    let bytes = atomic_file::write_atomically(content, &place)?;
+    let bytes = write_atomically(content, &place)?;
     Ok((place, bytes))
 }
