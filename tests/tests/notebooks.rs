@@ -58,7 +58,7 @@ fn a_notebook_uses_the_server_and_its_files_become_outputs() {
     let again = notebook.execute(Some(&first.kernel), "print(state + 1)");
     assert_eq!((again.printed.as_str(), &again.kernel), ("42\n", &first.kernel));
     let outputs = server.wait_for("the outputs", |server| {
-        let outputs = server.saggar_ok(&["output", "ls", "lab-1"]);
+        let outputs = server.get("/api/v1/jobs/lab-1/output").to_string();
         (outputs.contains("notes/result.txt") && outputs.contains("loss.png")).then_some(outputs)
     });
     assert!(outputs.contains("start.ipynb"), "{outputs}");
