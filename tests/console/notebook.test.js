@@ -11,7 +11,9 @@ before(start);
 after(stop);
 
 /** What JupyterLab itself tells the browser's console. */
-const EXPECTED = ['404', 'Failed to load resource', 'deprecated', 'WebGL', 'WARN', 'warn', 'preload', 'SharedArrayBuffer', 'ResizeObserver'];
+const EXPECTED = ['404', 'Failed to load resource', 'deprecated', 'WebGL', 'WARN', 'warn', 'preload', 'SharedArrayBuffer', 'ResizeObserver',
+  // It replaces its first connection to a kernel by another one.
+  'closed before the connection is established'];
 
 test('a cell of the first document runs and shows the models of the server', () => on('', async (page) => {
   const address = new URL(process.env.NOTEBOOK_URL);

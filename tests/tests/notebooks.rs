@@ -42,8 +42,8 @@ fn a_notebook_uses_the_server_and_its_files_become_outputs() {
                 import matplotlib.pyplot as plot\n\
                 client = saggar.Client()\n\
                 print([model.name for model in client.models.list()])\n\
-                answer = client.predict('echo', values=numpy.float32([[1, 2, 3, 4]]))\n\
-                print(type(answer).__name__)\n\
+                answer = client.predict('echo', [1, 2, 3, 4])\n\
+                print(answer['y'].tolist())\n\
                 print(numpy.load('/data/image.npy', mmap_mode='r').shape, sorted(os.listdir('/data'))[0])\n\
                 figure = plot.figure(); plot.plot([3, 2, 1]); figure.savefig('/output/loss.png')\n\
                 os.makedirs('/output/notes'); open('/output/notes/result.txt', 'w').write('forty-two')\n\
@@ -52,12 +52,13 @@ fn a_notebook_uses_the_server_and_its_files_become_outputs() {
     assert_eq!(first.title, "JupyterLab");
     let lines: Vec<&str> = first.printed.lines().collect();
     assert_eq!(lines[0], "['echo']", "{first:?}");
-    assert!(lines[2].contains("dataset.json"), "{first:?}");
+    assert_eq!(lines[1], "[1.0, 2.0, 3.0, 4.0]", "{first:?}");
+    assert_eq!(lines[2], "(1797, 8, 8) dataset.json", "{first:?}");
     // The connection has ended; the kernel has not.
     let again = notebook.execute(Some(&first.kernel), "print(state + 1)");
     assert_eq!((again.printed.as_str(), &again.kernel), ("42\n", &first.kernel));
     let outputs = server.wait_for("the outputs", |server| {
-        let outputs = server.saggar_ok(&["output", "ls", "lab-1"]);
+        let outputs = server.get("/api/v1/jobs/lab-1/output").to_string();
         (outputs.contains("notes/result.txt") && outputs.contains("loss.png")).then_some(outputs)
     });
     assert!(outputs.contains("start.ipynb"), "{outputs}");
