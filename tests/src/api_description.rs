@@ -33,7 +33,7 @@ pub type DocumentShape = BTreeMap<String, FieldShape>;
 pub struct OperationShape {
     /// Parameters by place and name, such as `query limit`.
     pub parameters: DocumentShape,
-    /// Whether a body is required; `None` if there is none.
+    /// Whether a body is required; `None` if the operation has no body.
     pub body_required: Option<bool>,
     /// Bodies by content type.
     pub request: BTreeMap<String, DocumentShape>,

@@ -102,8 +102,8 @@ fn changes_that_break_clients_are_found() {
     let schemas = |document: &mut Value, path: &str, value: Value| {
         *document.pointer_mut(&format!("/components/schemas/{path}")).unwrap() = value;
     };
-    type Change = Box<dyn FnOnce(&mut Value)>;
-    let cases: Vec<(&str, Change)> = vec![
+    type DocumentChange = Box<dyn FnOnce(&mut Value)>;
+    let cases: Vec<(&str, DocumentChange)> = vec![
         (
             "GET /api/v1/jobs: the operation was removed",
             Box::new(|document| {

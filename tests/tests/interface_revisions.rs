@@ -38,9 +38,9 @@ fn declarations(directory: &Path) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn the_newest_revision_is_the_present_interface() {
     let newest = revisions().pop().unwrap();
-    let (kept, present) = (declarations(&newest.join("wit")), declarations(&root().join("wit")));
-    let differs = |name: &&String| kept.get(*name) != present.get(*name);
-    let files: Vec<&String> = kept.keys().chain(present.keys()).filter(differs).collect();
+    let (recorded, present) = (declarations(&newest.join("wit")), declarations(&root().join("wit")));
+    let differs = |name: &&String| recorded.get(*name) != present.get(*name);
+    let files: Vec<&String> = recorded.keys().chain(present.keys()).filter(differs).collect();
     assert!(
         files.is_empty(),
         "{files:?} differ from {}: the interface changed. Keep the revision, and add the next one beside it, with a copy \

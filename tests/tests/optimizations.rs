@@ -49,7 +49,7 @@ fn serve_two_versions(arguments: &[&str]) -> (tempfile::TempDir, ServerProcess, 
 #[test]
 fn a_server_leaves_out_its_caches_and_shares_nothing() {
     let config = json!({ "cache": { "max_bytes": 1 << 20 } });
-    let image = json!({ "image": vec![vec![0; 28]; 28] });
+    let image = json!({ "image": vec![vec![0; 8]; 8] });
     let hits = |server: &ServerProcess| {
         let path = "/api/v1/models/digits/config";
         assert_eq!(server.request("PUT", path, HttpPayload::Json(&config)).status, 200);
@@ -109,7 +109,7 @@ fn the_project_file_sets_the_switches_and_config_ls_shows_each() {
         let row = rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}"));
         (row["value"].as_str().unwrap().to_owned(), row["source"].as_str().unwrap().to_owned())
     };
-    let (defaults, task, flags) = (rows(&[]), rows(&["t"]), rows(&["t", "--without", "tiles"]));
+    let (defaults, task, flags) = (rows(&[]), rows(&["--task", "t"]), rows(&["--task", "t", "--without", "tiles"]));
     let of_jobs = Optimization::ALL.iter().filter(|it| it.scope() != OptimizationScope::Serving);
     for name in of_jobs.map(|it| it.name()) {
         let expected =

@@ -64,7 +64,7 @@ macro_rules! optimizations {
 optimizations! {
     Program Fusion "fusion" "Computes several operators in one kernel, without storing the values between them.";
     Program FusedMatMul "fused-matmul" "Computes attention and its gradients without storing the scores, on adapters.";
-    Program ReluMaxPool "relu-max-pool" "Takes the maximum of a window before the ReLU, so that fewer elements are computed.";
+    Program ReluMaxPool "relu-max-pool" "Applies a ReLU before the max pooling that it follows, in the kernel of the operator before.";
     Program ReluSlope "relu-slope" "Takes the slope of a ReLU from its result, so that its operand need not be stored.";
     Program ChannelsLast "channels-last" "Stores images with their channels last, on the processor.";
     Program InPlace "in-place" "Writes results over operands that nothing reads later, on the processor.";
