@@ -37,7 +37,7 @@ impl RunningNotebook {
         RunningNotebook { job: text("job"), url: text("url") }
     }
 
-    /// Runs code in a kernel, or in a new one, over a connection of its own.
+    /// Runs code in a kernel, or in a new one, over a separate connection.
     ///
     /// # Panics
     /// If the notebook cannot be reached, or the code raises an exception.

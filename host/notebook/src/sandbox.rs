@@ -62,7 +62,7 @@ pub struct SandboxMount {
     pub target: String,
 }
 
-/// Returns whether data can be mounted at this absolute path: it is none that the sandbox itself uses.
+/// Returns whether data can be mounted at this absolute path: the sandbox itself does not use it.
 pub fn is_mount_point(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     !first.is_empty() && !RESERVED.contains(&first)
