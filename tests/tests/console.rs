@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::notebooks::RunningNotebook;
-use saggar_tests::{ServerProcess, SteadyJob, guest, lenet, publish_echo, root};
+use saggar_tests::{ServerProcess, SteadyJob, guest, lenet, root};
 
 /// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
@@ -200,17 +199,4 @@ fn mlflow_pages_show_jobs_as_runs() {
     server.saggar_ok(&run);
     server.saggar_ok(&[&run[..], &["lr=0.01"]].concat());
     check("mlflow", &server, home.path(), &[]);
-}
-
-#[test]
-fn a_notebook_runs_a_cell_in_a_browser() {
-    if is_skipped() {
-        return;
-    }
-    let home = tempfile::tempdir().unwrap();
-    publish_echo(home.path());
-    let server = ServerProcess::start_with(home.path(), &["--notebooks", "1"]);
-    server.wait_for_version("echo", 1);
-    let notebook = RunningNotebook::start(&server, &[]);
-    check("notebook", &server, home.path(), &[("NOTEBOOK_URL", &notebook.url)]);
 }

@@ -39,7 +39,7 @@ pub struct NotebookSettings<'a> {
     pub token: &'a NotebookToken,
     /// What the notebook reads.
     pub mounts: &'a [SandboxMount],
-    /// The variables of its environment, besides those of its programs.
+    /// The variables of its environment, besides those of JupyterLab.
     pub variables: Vec<(String, String)>,
 }
 

@@ -87,6 +87,6 @@ fn print_address(job: &str, path: &str, client: &ApiClient, output: CliOutput) {
         output.print_line(&url);
     }
     output.print_note(&format!(
-        "Everyone who has this address can run programs in the notebook. `saggar stop {job}` ends it."
+        "Everyone with this address can run programs in the notebook. `saggar stop {job}` ends it."
     ));
 }
