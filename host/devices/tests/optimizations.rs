@@ -76,7 +76,8 @@ fn describe(graph: &VerifiedGraph, device: ProcessorKind, without: DisabledOptim
         ProcessorKind::Gpu => CompileTarget { chain_rows_min: 0, ..CompileTarget::gpu() },
     };
     let program = compile(graph, &target.without(without)).unwrap();
-    let kernels = format!("{:?}", program.kernels);
+    // In-place results differ by the places of values alone.
+    let kernels = format!("{:?}{:?}{:?}", program.kernels, program.values, program.slabs);
     match device {
         ProcessorKind::Cpu => format!("{kernels}{:?}", saggar_cpu::describe_kernels(&program).unwrap()),
         ProcessorKind::Gpu => {

@@ -236,7 +236,7 @@ mod tests {
             "## Searched parameters",
             r"| a\|b | 0.5 |",
             "| 0 | trial 1: epochs=2 |",
-            r"| 30 | trial 4: a\|b=0.5, epochs=3 |",
+            r"| 30 | trial 4: epochs=3, a\|b=0.5 |",
             "| `/data` | digits/1, `sha256:ab12` |",
             "| epochs | 3 |",
             r#"| note | "&lt;b&gt;a\|b&lt;/b&gt;\\nc" |"#,

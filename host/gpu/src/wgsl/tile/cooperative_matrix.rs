@@ -41,7 +41,7 @@ pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> impl Iterator<I
         let depth = deep * of.side;
         let staged: usize = sides.iter().map(|&side| staging::half_bytes_max(side, depth)).sum();
         let sums = groups[0] * groups[1] * of.side * of.side * size_of::<f32>();
-        (staged + sums <= of.shared_bytes).then(|| WorkgroupTile {
+        (staged + sums <= of.shared_bytes).then_some(WorkgroupTile {
             sides,
             depth,
             method: TileMethod::CooperativeMatrix(SubgroupGrid {
