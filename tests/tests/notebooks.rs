@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use saggar_tests::notebooks::{RunningNotebook, processes_with_variable, sandbox_processes};
-use saggar_tests::{HttpPayload, ServerProcess, binary, publish_echo};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, publish_echo};
 use serde_json::Value;
 
 const NOTEBOOKS: [&str; 2] = ["--notebooks", "2"];
@@ -30,22 +30,24 @@ fn a_notebook_uses_the_server_and_its_files_become_outputs() {
     let server = ServerProcess::start_with(home.path(), &NOTEBOOKS);
     server.push_digits();
     server.wait_for_version("echo", 1);
+    let trained = SteadyJob::with_steps(30).submit(&server);
+    assert_eq!(server.wait_for_job(&trained)["state"], "SUCCEEDED");
     let notebook = RunningNotebook::start(&server, &["--data", "digits:/data", "--project", "lab"]);
     assert_eq!(notebook.job, "lab-1");
     let path = notebook.url.strip_prefix(server.url()).expect("an address of the server's port");
     assert!(path.starts_with("/notebooks/lab-1/lab?token="), "{path}");
     let listed = server.saggar_ok(&["ps"]);
     assert!(listed.contains("lab-1") && listed.contains("RUNNING"), "{listed}");
-    // The client is imported and configured, models answer, a chart is drawn, and data are files.
+    // The client is imported and configured, models answer, the metrics of a job are drawn, and data are files.
     let code = "import saggar, numpy, os, matplotlib\n\
                 matplotlib.use('Agg')\n\
-                import matplotlib.pyplot as plot\n\
                 client = saggar.Client()\n\
                 print([model.name for model in client.models.list()])\n\
                 answer = client.predict('echo', [1, 2, 3, 4])\n\
                 print(answer['y'].tolist())\n\
                 print(numpy.load('/data/image.npy', mmap_mode='r').shape, sorted(os.listdir('/data'))[0])\n\
-                figure = plot.figure(); plot.plot([3, 2, 1]); figure.savefig('/output/loss.png')\n\
+                axes = client.jobs.get('steady-1').curves('loss').plot(); axes.figure.savefig('/output/loss.png')\n\
+                print(len(axes.lines[0].get_xdata()))\n\
                 os.makedirs('/output/notes'); open('/output/notes/result.txt', 'w').write('forty-two')\n\
                 state = 41";
     let first = notebook.execute(None, code);
@@ -54,6 +56,7 @@ fn a_notebook_uses_the_server_and_its_files_become_outputs() {
     assert_eq!(lines[0], "['echo']", "{first:?}");
     assert_eq!(lines[1], "[1.0, 2.0, 3.0, 4.0]", "{first:?}");
     assert_eq!(lines[2], "(1797, 8, 8) dataset.json", "{first:?}");
+    assert_eq!(lines[3], "30", "{first:?}");
     // The connection has ended; the kernel has not.
     let again = notebook.execute(Some(&first.kernel), "print(state + 1)");
     assert_eq!((again.printed.as_str(), &again.kernel), ("42\n", &first.kernel));

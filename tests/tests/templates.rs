@@ -72,9 +72,9 @@ fn check_printed_address_serves(server: &ServerProcess, plugin: &Path) {
     let answer = server.request("POST", "/models/my-classifier/predict", HttpPayload::Json(&model.json()["example"]));
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(server.request("GET", "/predict", HttpPayload::Nothing).json()["model"], "my-classifier");
-    let refused = server.saggar(&["run", plugin.to_str().unwrap(), "--mode", "notebook"]);
+    let refused = server.saggar(&["run", plugin.to_str().unwrap(), "--mode", "jupyter"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("[possible values: job, serve]"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("[possible values: job, serve, notebook]"));
 }
 
 /// Checks the results of each template.
