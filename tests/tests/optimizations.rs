@@ -37,12 +37,16 @@ fn cached_components(home: &Path) -> usize {
 /// and whether the second version got the instances of the first.
 fn serve_two_versions(arguments: &[&str]) -> (tempfile::TempDir, ServerProcess, bool) {
     let home = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start_with_digits(home.path(), arguments);
+    drop(ServerProcess::start_with_digits(home.path(), &[]));
+    // The training stored its component too.
+    std::fs::remove_dir_all(home.path().join("cache")).unwrap();
+    let server = ServerProcess::start_with(home.path(), arguments);
+    server.wait_for_version("digits", 1);
     copy_version(&home.path().join("models/digits"), 1, 2);
     server.wait_for_version("digits", 2);
     let page = server.metrics();
-    let swaps = page.lines().filter(|line| line.starts_with("saggar_model_reloads_total"));
-    let shares = swaps.into_iter().any(|line| line.contains("kind=\"weights\""));
+    let mut loads = page.lines().filter(|line| line.starts_with("saggar_model_reloads_total"));
+    let shares = loads.any(|line| line.contains("kind=\"weights\""));
     (home, server, shares)
 }
 
@@ -121,7 +125,7 @@ fn the_project_file_sets_the_switches_and_config_ls_shows_each() {
     }
     // Names that do not exist, or not there, are refused with those that do.
     for (wrong, expected) in [
-        (project.replace("\"fusion\"", "\"fusoin\""), "such as without = \"fusion\""),
+        (project.replace("\"fusion\"", "\"fusoin\""), "such as \"fusion\""),
         (project.replace("\"fusion\"", "\"batching\""), "task.t.without[0]"),
         (project.replace("\"batching\"", "\"shader-cache\""), "model.m.without[0]"),
     ] {
