@@ -58,6 +58,7 @@ export async function serve(page, server) {
       const names = searchParams.get('names').split(',');
       const jobs = names.map((wanted) => [...server.jobs, ...(server.older ?? [])].find((one) => one.name === wanted));
       const missing = names[jobs.indexOf(undefined)];
+      if (server.comparison) await server.comparison;
       if (missing) return json(route, { error: `no job, pipeline run or sweep ${missing}`, code: 'not_found', hint: '', request_id: 'r' }, 404);
       return json(route, { kind: 'job', jobs });
     }

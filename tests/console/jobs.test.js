@@ -88,6 +88,24 @@ test('jobs are found, selected and opened by keyboard', () => visit({ jobs: SOME
   await page.getByRole('heading', { name: 'Keyboard' }).waitFor();
 }));
 
+test('a comparison that is answered after its page was left does not take the place of the next page', () => {
+  let answer;
+  const server = { jobs: SOME(), comparison: new Promise((resolve) => { answer = resolve; }) };
+  return visit(server, async (page) => {
+    await rows(page).first().waitFor();
+    const answered = page.waitForResponse(({ url: of }) => of.includes('/api/v1/compare'));
+    await page.evaluate(() => { location.hash = '#/compare/letters-3/mnist-2'; });
+    await page.getByText('Looking…').waitFor();
+    await becomes(() => server.asked.some(({ path }) => path.includes('/api/v1/compare')), true);
+    await page.goBack();
+    await rows(page).first().waitFor();
+    answer();
+    await (await answered).finished();
+    await page.evaluate(() => new Promise((resolve) => { setTimeout(resolve, 100); }));
+    assert.equal(await rows(page).count(), 5);
+  });
+});
+
 test('texts are text, whatever is in them', () => {
   const nasty = '<script>window.hit = 1</script><img src=x onerror="window.hit=1">';
   const jobs = [job(1, { name: nasty, description: nasty, message: nasty, reason: nasty, experiment: nasty, project: nasty, device: nasty })];

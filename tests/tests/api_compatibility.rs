@@ -97,13 +97,12 @@ fn changes_of(change: impl FnOnce(&mut Value)) -> (Vec<String>, Vec<String>) {
     (changes.breaking, changes.additions)
 }
 
-#[test]
-fn changes_that_break_clients_are_found() {
-    let schemas = |document: &mut Value, path: &str, value: Value| {
-        *document.pointer_mut(&format!("/components/schemas/{path}")).unwrap() = value;
-    };
-    type DocumentChange = Box<dyn FnOnce(&mut Value)>;
-    let cases: Vec<(&str, DocumentChange)> = vec![
+/// A change of the example, as a function.
+type DocumentChange = Box<dyn FnOnce(&mut Value)>;
+
+/// Changes of operations that break clients, with the messages expected.
+fn breaking_operations() -> Vec<(&'static str, DocumentChange)> {
+    vec![
         (
             "GET /api/v1/jobs: the operation was removed",
             Box::new(|document| {
@@ -129,6 +128,15 @@ fn changes_that_break_clients_are_found() {
                 *responses = json!({ "200": responses["201"] });
             }),
         ),
+    ]
+}
+
+/// Changes of schemas that break clients, with the messages expected.
+fn breaking_schemas() -> Vec<(&'static str, DocumentChange)> {
+    let schemas = |document: &mut Value, path: &str, value: Value| {
+        *document.pointer_mut(&format!("/components/schemas/{path}")).unwrap() = value;
+    };
+    vec![
         (
             "Job in a response .name: removed",
             Box::new(move |document| {
@@ -176,7 +184,12 @@ fn changes_that_break_clients_are_found() {
                 document["components"]["schemas"]["Spec"]["properties"]["plugin"] = json!({ "type": "string" });
             }),
         ),
-    ];
+    ]
+}
+
+#[test]
+fn changes_that_break_clients_are_found() {
+    let cases = breaking_operations().into_iter().chain(breaking_schemas());
     for (expected, change) in cases {
         let (breaking, _) = changes_of(change);
         assert!(breaking.len() == 1 && breaking[0].starts_with(expected), "{expected}: {breaking:?}");

@@ -79,7 +79,7 @@ fn a_job_leaves_out_its_optimizations_in_every_attempt() {
     let without = json!(["fusion", "component-cache"]);
     let job = SteadyJob::with_steps(1_000_000).with_field("without", without.clone()).submit(&server);
     server.wait_for_step(&job, 5);
-    assert!(worker_processes(server.pid()).into_iter().map(kill_9).all(|killed| killed));
+    assert!(worker_processes(server.pid()).into_iter().all(kill_9));
     let over = server.wait_for("the second attempt", |server| {
         let job = server.job(&job);
         (job["attempts"].as_array().unwrap().len() == 2 && job["state"] == "RUNNING").then_some(job)

@@ -106,15 +106,22 @@ fn is_local(command: &CliCommand) -> bool {
     )
 }
 
+/// Returns the server that the command talks to.
+///
+/// # Errors
+/// Returns an error if the configuration is not valid and the command needs it.
+fn server_address(cli: &Cli) -> Result<ServerAddress, CliError> {
+    match is_local(&cli.command) {
+        // The configuration can be invalid, which is a finding of the command.
+        true if matches!(cli.command, CliCommand::Doctor(_)) => Ok(ServerAddress::from_cli(cli).unwrap_or_default()),
+        true => Ok(ServerAddress::default()),
+        false => ServerAddress::from_cli(cli),
+    }
+}
+
 /// Runs the command and returns its exit code.
 fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
-    let local = is_local(&cli.command);
-    let server = match local {
-        // The configuration can be invalid, which is a finding of the command.
-        true if matches!(cli.command, CliCommand::Doctor(_)) => ServerAddress::from_cli(&cli).unwrap_or_default(),
-        true => ServerAddress::default(),
-        false => ServerAddress::from_cli(&cli)?,
-    };
+    let server = server_address(&cli)?;
     let client = match &cli.command {
         // These commands show the configuration, whether or not it is valid.
         CliCommand::Config(_) | CliCommand::Version | CliCommand::Doctor(_) => ServerAddress::default().client()?,

@@ -46,16 +46,26 @@ export function poll(work, every) {
 
 /**
  * As `poll`, of a page that shows what one `ask()` gives: it goes into `state`, or the error into `state.error`, and then the
- * page is drawn by `render()` and `live(error or null)` hears how the server answers.
+ * page is drawn by `render()` and `live(error or null)` hears how the server answers. An answer that comes after `stop` is
+ * dropped: another page can be where this one was.
  */
 export function pollInto(state, ask, { render, live }, every) {
-  return poll(async () => {
+  let stopped = false;
+  const look = poll(async () => {
     try {
       Object.assign(state, await ask(), { error: null });
     } catch (error) {
       state.error = error;
     }
+    if (stopped) return;
     render();
     live(state.error);
   }, every);
+  return {
+    now: look.now,
+    stop() {
+      stopped = true;
+      return look.stop();
+    },
+  };
 }

@@ -231,12 +231,7 @@ impl ServerParts {
         let running = tokio::spawn(async move { jobs.run(jobs_down).await });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let sweeping = spawn_sweeps(&app, &shutdown);
-        let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
-        if let Some(url) = urls.iter().find_map(|url| local_url(url)) {
-            app.jobs().set_server_url(url);
-        }
-        log_addresses(&urls);
-        print_addresses(&urls, output);
+        let urls = announce_addresses(&listeners, &app, output);
         let ended = shutdown.clone();
         tokio::spawn(async move {
             if matches!(device.await, Ok(DeviceRecovery::Impossible)) {
@@ -388,6 +383,17 @@ fn local_url(url: &str) -> Option<String> {
         address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
     Some(format!("{scheme}://{address}"))
+}
+
+/// Logs and prints the addresses of the server, tells jobs the one of this machine, and returns them.
+fn announce_addresses(listeners: &[ServerListener], app: &AppState, output: CliOutput) -> Vec<String> {
+    let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
+    if let Some(url) = urls.iter().find_map(|url| local_url(url)) {
+        app.jobs().set_server_url(url);
+    }
+    log_addresses(&urls);
+    print_addresses(&urls, output);
+    urls
 }
 
 /// Logs the addresses, and where a browser finds the console.
