@@ -93,7 +93,7 @@ test('a comparison that is answered after its page was left does not take the pl
   const server = { jobs: SOME(), comparison: new Promise((resolve) => { answer = resolve; }) };
   return visit(server, async (page) => {
     await rows(page).first().waitFor();
-    const answered = page.waitForResponse(({ url: of }) => of.includes('/api/v1/compare'));
+    const answered = page.waitForResponse((response) => response.url().includes('/api/v1/compare'));
     await page.evaluate(() => { location.hash = '#/compare/letters-3/mnist-2'; });
     await page.getByText('Looking…').waitFor();
     await becomes(() => server.asked.some(({ path }) => path.includes('/api/v1/compare')), true);
