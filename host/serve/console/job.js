@@ -188,7 +188,8 @@ export function jobPage(root, { name, part }, live) {
     },
   });
 
-  const sections = () => [...parts.page.querySelectorAll('h2')];
+  // A hidden section cannot have the focus.
+  const sections = () => [...parts.page.querySelectorAll('h2')].filter((head) => head.getClientRects().length > 0);
   const move = (by) => {
     const head = neighbour(sections(), document.activeElement, by);
     head.focus({ preventScroll: true });
