@@ -11,6 +11,7 @@ mod guests;
 mod http;
 mod inference_clients;
 mod jobs;
+mod keys;
 mod logged_items;
 mod mounts;
 pub mod notebooks;
@@ -31,6 +32,7 @@ pub use guests::{build_plugin, guest, lenet, plugin};
 pub use http::{HttpPayload, HttpResponse, request};
 pub use inference_clients::{client_output, publish_echo, run_inference_client, serve_inference_models};
 pub use jobs::SteadyJob;
+pub use keys::create_key;
 pub use logged_items::check_logged_items_of_mlp;
 pub use mounts::unshare_command;
 pub use process::{

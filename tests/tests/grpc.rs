@@ -1,11 +1,9 @@
 //! gRPC with its common clients, Triton's, KServe's and gRPC's own, against the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{ServerProcess, binary, publish_echo, root, run_inference_client, serve_inference_models};
-use serde_json::Value;
+use saggar_tests::{ServerProcess, create_key, publish_echo, root, run_inference_client, serve_inference_models};
 
 #[test]
 fn the_triton_and_kserve_clients_work_over_grpc() {
@@ -24,21 +22,12 @@ fn a_thousand_streams_and_broken_clients_leave_the_server_intact() {
     run_inference_client("grpc_calls.py", &[server.url()]);
 }
 
-/// Creates a key with this scope, and returns it.
-fn create_key(home: &Path, name: &str, scope: &str) -> String {
-    let arguments = ["--json", "key", "create", name, "--scope", scope];
-    let created = Command::new(binary()).args(arguments).env("SAGGAR_HOME", home).output().unwrap();
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-    let created: Value = serde_json::from_slice(&created.stdout).unwrap();
-    created["key"].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn keys_and_tls_protect_grpc() {
     let home = tempfile::tempdir().unwrap();
     publish_echo(home.path());
     let [predicts, reads, admin] = [("predicts", "predict"), ("reads", "jobs:read"), ("boss", "admin")]
-        .map(|(name, scope)| create_key(home.path(), name, scope));
+        .map(|(name, scope)| create_key(home.path(), &[name, "--scope", scope]));
     let certificates = root().join("host/serve/src/tests/certificates");
     let [certificate, private] =
         ["first.crt.pem", "first.key.pem"].map(|name| certificates.join(name).display().to_string());

@@ -1,10 +1,9 @@
 //! MLflow's interface, with the real binary and MLflow's own client.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{HttpPayload, ServerProcess, binary, client_output, lenet};
+use saggar_tests::{HttpPayload, ServerProcess, binary, client_output, create_key, lenet};
 use serde_json::{Value, json};
 
 const PACKAGES: &str = "tests/clients/observability.txt";
@@ -37,16 +36,6 @@ fn the_client_of_mlflow_reads_jobs_and_logs_runs() {
     assert_eq!(server.post("/api/2.0/mlflow/runs/search", &search), before);
     let used = server.saggar_ok(&["quota"]);
     assert!(used.contains("records"), "{used}");
-}
-
-/// Creates a key with these arguments, and returns it.
-fn create_key(home: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(binary());
-    command.args(["--json", "key", "create"]).args(arguments).env("SAGGAR_HOME", home);
-    let created = command.output().unwrap();
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-    let created: Value = serde_json::from_slice(&created.stdout).unwrap();
-    created["key"].as_str().unwrap().to_owned()
 }
 
 #[test]

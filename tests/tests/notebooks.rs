@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use saggar_tests::notebooks::{RunningNotebook, processes_with_variable, sandbox_processes};
-use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, publish_echo};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, create_key, publish_echo, root};
 use serde_json::Value;
 
 const NOTEBOOKS: [&str; 2] = ["--notebooks", "2"];
@@ -98,12 +98,13 @@ fn a_notebook_is_reached_only_with_its_token() {
     let set = one.execute(None, "name = 'one'; import os; print(os.environ['SAGGAR_JOB'])");
     assert_eq!(set.printed, "notebook-1\n");
     assert_eq!(two.execute(None, "print('name' in globals())").printed, "False\n");
-    // The sandbox has neither the state directory nor the server's variables.
+    // The sandbox has neither the state directory, nor other directories of its user, nor the server's variables.
     let code = format!(
-        "import os\nprint(os.path.exists({:?}), os.path.exists('/root/.ssh'), 'SAGGAR_API_KEY' in os.environ)\n\
+        "import os\nprint(os.path.exists({:?}), os.path.exists({:?}), 'SAGGAR_API_KEY' in os.environ)\n\
          print(len([name for name in os.listdir('/proc') if name.isdigit()]) < 20)\n\
          try:\n    open('/usr/x', 'w')\nexcept OSError as error:\n    print(type(error).__name__)",
-        home.path().to_str().unwrap()
+        home.path().to_str().unwrap(),
+        root().join("Cargo.toml").to_str().unwrap()
     );
     assert_eq!(one.execute(Some(&set.kernel), &code).printed, "False False False\nTrue\nOSError\n");
     for log in ["notebook-1", "notebook-2"] {
@@ -159,16 +160,6 @@ fn a_notebook_ends_with_a_killed_server_and_starts_again_with_its_files() {
     server.saggar_ok(&["stop", job]);
     server.wait_for_job(job);
     wait_for_no_processes(&server, home.path(), &[variable]);
-}
-
-/// Creates a key with these arguments, and returns it.
-fn create_key(home: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(binary());
-    command.args(["--json", "key", "create"]).args(arguments).env("SAGGAR_HOME", home);
-    let created = command.output().unwrap();
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-    let created: Value = serde_json::from_slice(&created.stdout).unwrap();
-    created["key"].as_str().unwrap().to_owned()
 }
 
 #[test]

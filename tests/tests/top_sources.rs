@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
-use saggar_tests::{ServerProcess, SteadyJob, TerminalProcess, binary};
+use saggar_tests::{ServerProcess, SteadyJob, TerminalProcess, binary, create_key};
 use serde_json::Value;
 
 fn top(home: &Path, arguments: &[&str]) -> Command {
@@ -157,19 +157,12 @@ fn the_users_configuration_has_defaults() {
         .wait_for_texts(&["10m to ", "every 2s"]);
 }
 
-/// Creates a key and returns its text.
-fn create_key(home: &Path, name: &str, scopes: &[&str]) -> String {
-    let mut command = Command::new(binary());
-    command.args(["key", "create", name]).args(scopes).arg("--home").arg(home);
-    String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
-}
-
 #[test]
 fn a_server_with_keys_is_shown_as_far_as_the_key_allows() {
     let home = tempfile::tempdir().unwrap();
-    let admin = create_key(home.path(), "admin", &["--scope", "admin"]);
-    let reader = create_key(home.path(), "reader", &["--scope", "jobs:read"]);
-    let predictor = create_key(home.path(), "predictor", &["--scope", "predict"]);
+    let admin = create_key(home.path(), &["admin", "--scope", "admin"]);
+    let reader = create_key(home.path(), &["reader", "--scope", "jobs:read"]);
+    let predictor = create_key(home.path(), &["predictor", "--scope", "predict"]);
     let server = ServerProcess::start_with(home.path(), &["--require-keys"]).with_key(&admin);
     let job = SteadyJob::with_steps(3).submit(&server);
     server.wait_for_job(&job);

@@ -22,7 +22,7 @@ pub enum DeprecatedPart {
 
 /// Something deprecated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deprecation {
+pub struct InterfaceDeprecation {
     /// Its name, distinct in the list: the label of its metric.
     pub name: &'static str,
     /// The method of the operation.
@@ -40,7 +40,7 @@ pub struct Deprecation {
 }
 
 /// Everything that is deprecated.
-pub const DEPRECATIONS: &[Deprecation] = &[Deprecation {
+pub const DEPRECATIONS: &[InterfaceDeprecation] = &[InterfaceDeprecation {
     name: "model.json instances_max",
     method: "PUT",
     path: "/api/v1/models/{model}/config",

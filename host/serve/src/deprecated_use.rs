@@ -12,7 +12,7 @@ use axum::response::Response;
 use parking_lot::Mutex;
 use saggar_metrics::MetricsRegistry;
 use saggar_rest::deprecations::{
-    DEPRECATIONS, DeprecatedPart, Deprecation, DeprecationDocument, DeprecationListDocument,
+    DEPRECATIONS, DeprecatedPart, DeprecationDocument, DeprecationListDocument, InterfaceDeprecation,
 };
 use serde_json::Value;
 
@@ -27,20 +27,24 @@ const SUNSET: HeaderName = HeaderName::from_static("sunset");
 #[derive(Clone, Debug)]
 pub(crate) struct DeprecatedUses {
     /// What is deprecated in the operation.
-    of_operation: Vec<&'static Deprecation>,
-    used: Arc<Mutex<Vec<&'static Deprecation>>>,
+    of_operation: Vec<&'static InterfaceDeprecation>,
+    used: Arc<Mutex<Vec<&'static InterfaceDeprecation>>>,
 }
 
 impl DeprecatedUses {
     /// Compares a request to `route` with the list. Returns `None` if nothing of the operation is deprecated.
-    pub(crate) fn begin(list: &'static [Deprecation], request: &mut Request, route: &str) -> Option<DeprecatedUses> {
-        let is_operation = |it: &&Deprecation| it.path == route && it.method == request.method().as_str();
+    pub(crate) fn begin(
+        list: &'static [InterfaceDeprecation],
+        request: &mut Request,
+        route: &str,
+    ) -> Option<DeprecatedUses> {
+        let is_operation = |it: &&InterfaceDeprecation| it.path == route && it.method == request.method().as_str();
         let of_operation: Vec<_> = list.iter().filter(is_operation).collect();
         if of_operation.is_empty() {
             return None;
         }
         let query = request.uri().query().unwrap_or_default();
-        let is_used = |it: &&&Deprecation| match it.part {
+        let is_used = |it: &&&InterfaceDeprecation| match it.part {
             DeprecatedPart::Operation => true,
             DeprecatedPart::Parameter(name) => {
                 let in_query = query.split('&').any(|pair| pair.split('=').next() == Some(name));
@@ -57,7 +61,7 @@ impl DeprecatedUses {
     /// Records the deprecated members of a body. A body that is no JSON object has none.
     pub(crate) fn record_members(&self, body: &[u8]) {
         let Ok(Value::Object(members)) = serde_json::from_slice(body) else { return };
-        let is_used = |it: &&&Deprecation| match it.part {
+        let is_used = |it: &&&InterfaceDeprecation| match it.part {
             DeprecatedPart::Member { name, .. } => members.contains_key(name),
             DeprecatedPart::Operation | DeprecatedPart::Parameter(_) => false,
         };
@@ -93,7 +97,7 @@ fn http_date(seconds: i64) -> String {
 /// Handles `GET /api/v1/deprecations`.
 pub(crate) async fn list(State(app): State<AppState>) -> Json<DeprecationListDocument> {
     let uses = &app.metrics().families.deprecated_uses;
-    let document = |it: &Deprecation| DeprecationDocument {
+    let document = |it: &InterfaceDeprecation| DeprecationDocument {
         name: it.name.to_owned(),
         operation: format!("{} {}", it.method, it.path),
         since: it.since,

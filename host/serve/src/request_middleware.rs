@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use saggar_metrics::MetricsRegistry;
-use saggar_rest::deprecations::Deprecation;
+use saggar_rest::deprecations::InterfaceDeprecation;
 use saggar_serving::RequestMemoryBudget;
 use tracing::Instrument;
 
@@ -46,7 +46,7 @@ pub(crate) struct AuthLayer {
     pub(crate) metrics: Arc<MetricsRegistry>,
     pub(crate) memory: RequestMemoryBudget,
     pub(crate) observer: RequestObserver,
-    pub(crate) deprecations: &'static [Deprecation],
+    pub(crate) deprecations: &'static [InterfaceDeprecation],
 }
 
 /// Admits the request, answers it, and records metrics. A request whose client disconnects before the response counts

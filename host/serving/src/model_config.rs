@@ -313,7 +313,17 @@ impl<'de> Deserialize<'de> for KeepAlive {
 
 #[cfg(test)]
 mod tests {
+    use saggar_compile::{Optimization, OptimizationScope};
+
     use super::*;
+
+    #[test]
+    fn a_model_can_leave_out_what_belongs_to_programs_and_to_predictions() {
+        let is_of_models =
+            |it: &&Optimization| matches!(it.scope(), OptimizationScope::Program | OptimizationScope::Serving);
+        let of_models = Optimization::ALL.iter().filter(is_of_models);
+        assert_eq!(MODEL_OPTIMIZATIONS.to_vec(), of_models.map(|it| it.name()).collect::<Vec<_>>());
+    }
 
     #[test]
     fn missing_keys_get_defaults_and_a_config_round_trips() {

@@ -158,6 +158,8 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
 
 #[cfg(test)]
 mod tests {
+    use saggar_compile::{Optimization, OptimizationScope};
+
     use super::super::{DataMount, DataSource, DataStepFetch, DataStepSource, DataStepSpec, Precision, PredictionSpec};
     use super::*;
 
@@ -167,6 +169,12 @@ mod tests {
 
     fn with_utilization(min_gpu: f64, window_seconds: f64) -> JobSpec {
         JobSpec { utilization: Some(UtilizationPolicy { min_gpu, window_seconds }), ..spec() }
+    }
+
+    #[test]
+    fn a_job_can_leave_out_what_does_not_belong_to_predictions() {
+        let of_jobs = Optimization::ALL.iter().filter(|it| it.scope() != OptimizationScope::Serving);
+        assert_eq!(JOB_OPTIMIZATIONS.to_vec(), of_jobs.map(|it| it.name()).collect::<Vec<_>>());
     }
 
     #[test]

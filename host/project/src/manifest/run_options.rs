@@ -141,8 +141,8 @@ const NON_FINITE_POLICIES: [&str; 3] = ["stop", "skip", "continue"];
 /// The precisions of a training.
 pub const PRECISIONS: [&str; 2] = ["float32", "mixed"];
 
-/// The optimizations that a job can leave out.
-pub const JOB_OPTIMIZATIONS: [&str; 18] = [
+/// The optimizations of programs, which jobs and models can leave out.
+const PROGRAM_OPTIMIZATIONS: [&str; 15] = [
     "fusion",
     "fused-matmul",
     "relu-max-pool",
@@ -158,33 +158,30 @@ pub const JOB_OPTIMIZATIONS: [&str; 18] = [
     "subgroups",
     "cooperative-matrices",
     "autotune",
-    "shader-cache",
-    "component-cache",
-    "dataset-residency",
 ];
 
+/// The optimizations that a job can leave out.
+pub const JOB_OPTIMIZATIONS: [&str; 18] =
+    with_program_optimizations(["shader-cache", "component-cache", "dataset-residency"]);
+
 /// The optimizations that a model can leave out.
-pub const MODEL_OPTIMIZATIONS: [&str; 19] = [
-    "fusion",
-    "fused-matmul",
-    "relu-max-pool",
-    "relu-slope",
-    "channels-last",
-    "in-place",
-    "winograd",
-    "direct-convolution",
-    "prepack",
-    "one-hot-sum",
-    "tiles",
-    "split-k",
-    "subgroups",
-    "cooperative-matrices",
-    "autotune",
-    "program-cache",
-    "shared-instances",
-    "batching",
-    "response-cache",
-];
+pub const MODEL_OPTIMIZATIONS: [&str; 19] =
+    with_program_optimizations(["program-cache", "shared-instances", "batching", "response-cache"]);
+
+/// Returns the optimizations of programs, followed by `others`.
+const fn with_program_optimizations<const OTHERS: usize, const ALL: usize>(
+    others: [&'static str; OTHERS],
+) -> [&'static str; ALL] {
+    assert!(ALL == PROGRAM_OPTIMIZATIONS.len() + OTHERS);
+    let mut all = [""; ALL];
+    let mut at = 0;
+    while at < ALL {
+        let is_of_programs = at < PROGRAM_OPTIMIZATIONS.len();
+        all[at] = if is_of_programs { PROGRAM_OPTIMIZATIONS[at] } else { others[at - PROGRAM_OPTIMIZATIONS.len()] };
+        at += 1;
+    }
+    all
+}
 
 /// Reads the keys. The caller reports unknown keys of `table`, because it can read more keys.
 pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {

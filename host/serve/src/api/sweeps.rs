@@ -12,7 +12,7 @@ use saggar_sweeps::SweepError;
 
 pub(crate) use create::create;
 pub(crate) use publish::publish;
-pub(in crate::api) use views::{sweep_with_trials, trial_lineage};
+pub(in crate::api) use views::{sweep_document, sweep_with_trials, trial_lineage};
 
 use crate::access::{Actor, ProjectScope};
 use crate::app::AppState;

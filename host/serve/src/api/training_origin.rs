@@ -10,7 +10,7 @@ use saggar_store::records::{StepMembership, TrialMembership};
 use saggar_sweeps::SweepError;
 
 use super::jobs::views::{PUBLISHED, published_versions};
-use super::sweeps::{sweep_with_trials, trial_lineage};
+use super::sweeps::{sweep_document, sweep_with_trials, trial_lineage};
 use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -45,11 +45,17 @@ async fn trial_origin(app: &AppState, of: TrialMembership) -> Result<Option<Tria
         Err(SweepError::NotFound { .. }) => return Ok(None),
         sweep => sweep?,
     };
-    let document = sweep_with_trials(app, &sweep).await?;
-    let trials = document.trials.unwrap_or_default();
+    let trials = app.sweeps().trials(&sweep.id).await?;
+    let best = sweep_document(&sweep, &trials).best;
     let trial = trials.iter().find(|trial| trial.number == of.number);
-    let is_copy = trial.is_some_and(|trial| trial.parent.is_some());
-    let lineage = if is_copy { trial_lineage(&trials, Some(of.number)) } else { Vec::new() };
+    let parameters = trial.and_then(|trial| serde_json::from_str(&trial.parameters).ok()).unwrap_or_default();
+    // Only a lineage needs the jobs of the trials.
+    let lineage = if trial.is_some_and(|trial| trial.parent.is_some()) {
+        let trials = sweep_with_trials(app, &sweep).await?.trials.unwrap_or_default();
+        trial_lineage(&trials, Some(of.number))
+    } else {
+        Vec::new()
+    };
     let part = |part: LineageDocument| LineageOrigin {
         number: part.trial,
         from_step: part.from_step,
@@ -58,8 +64,8 @@ async fn trial_origin(app: &AppState, of: TrialMembership) -> Result<Option<Tria
     Ok(Some(TrialOrigin {
         sweep: sweep.name,
         number: of.number,
-        parameters: trial.map(|trial| trial.parameters.clone()).unwrap_or_default(),
-        is_best: document.best == Some(of.number),
+        parameters,
+        is_best: best == Some(of.number),
         lineage: lineage.into_iter().map(part).collect(),
     }))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::http::Method;
 use indexmap::IndexMap;
-use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart, Deprecation};
+use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart, InterfaceDeprecation};
 use saggar_serving::limits::DEADLINE_MAX;
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -227,7 +227,7 @@ impl OpenApiOperation {
             RequestBodyObject { required: true, content }
         });
         let is_deprecated = |part| {
-            let is_of = |it: &&Deprecation| it.method == self.method.as_str() && it.path == self.path;
+            let is_of = |it: &&InterfaceDeprecation| it.method == self.method.as_str() && it.path == self.path;
             DEPRECATIONS.iter().filter(is_of).any(|it| it.part == part)
         };
         let deprecated = is_deprecated(DeprecatedPart::Operation);

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::middleware;
 use axum::routing::get;
-use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart, Deprecation};
+use saggar_rest::deprecations::{DEPRECATIONS, DeprecatedPart, InterfaceDeprecation};
 use saggar_serving::RequestMemoryBudget;
 use saggar_serving::limits::REQUEST_MEMORY_BYTES_DEFAULT;
 
@@ -17,15 +17,15 @@ use crate::request_middleware::{AuthLayer, admit_and_observe};
 use crate::request_observer::RequestObserver;
 use crate::server;
 
-const fn deprecation(name: &'static str, path: &'static str, part: DeprecatedPart) -> Deprecation {
+const fn deprecation(name: &'static str, path: &'static str, part: DeprecatedPart) -> InterfaceDeprecation {
     let (since, sunset) = (1_795_651_200, Some(1_811_203_200));
-    Deprecation { name, method: "GET", path, part, since, sunset, replacement: "another" }
+    InterfaceDeprecation { name, method: "GET", path, part, since, sunset, replacement: "another" }
 }
 
-const LIST: &[Deprecation] = &[
+const LIST: &[InterfaceDeprecation] = &[
     deprecation("operation", "/old", DeprecatedPart::Operation),
     deprecation("parameter", "/livez", DeprecatedPart::Parameter("old")),
-    Deprecation {
+    InterfaceDeprecation {
         since: 1_700_000_000,
         sunset: None,
         ..deprecation("header", "/livez", DeprecatedPart::Parameter("x-old"))

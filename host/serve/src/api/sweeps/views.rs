@@ -17,7 +17,7 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Returns a sweep without its trials.
-pub(in crate::api::sweeps) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
+pub(in crate::api) fn sweep_document(record: &SweepRecord, trials: &[TrialRecord]) -> SweepDocument {
     let mut states: BTreeMap<String, u64> = BTreeMap::new();
     trials.iter().for_each(|trial| *states.entry(trial.state.name().to_owned()).or_default() += 1);
     let document = SweepDocument {

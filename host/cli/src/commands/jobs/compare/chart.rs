@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use saggar_charts::{ChartPanel, LINES_MAX, SeriesLine};
+use saggar_charts::{LINES_MAX, SeriesLine};
 use serde_json::Value;
 
 use super::{ComparedFields, differing_fields, format_value, series_choice};
 use crate::args::CompareArgs;
 use crate::client::ApiClient;
 use crate::commands::jobs::job_series::JobMetrics;
-use crate::commands::series_charts::line_chart;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
@@ -47,11 +46,7 @@ pub(super) fn write(
         Some(experiment) => format!("{metric} of the experiment {experiment}"),
         None => format!("{metric} of {} jobs", jobs.len()),
     };
-    let mut chart = line_chart(&metric, lines, &[], args.look.curves);
-    // The picture's title names the metric already.
-    let smoothed = chart.title.split_off(metric.len());
-    chart.title.clear();
-    args.files.write(&args.look, (format!("{title}{smoothed}"), vec![ChartPanel::Lines(chart)]), output)
+    series_choice::write_series(args, &title, (&metric, lines), output)
 }
 
 fn choose_metric(named: Option<&str>, jobs: &[ComparedFields]) -> Result<String, CliError> {

@@ -1,6 +1,6 @@
 //! `saggar compare --png` of pipeline runs: one series of their steps' jobs as lines of a chart.
 
-use saggar_charts::{ChartPanel, LINES_MAX, SeriesLine};
+use saggar_charts::{LINES_MAX, SeriesLine};
 use saggar_rest::comparisons::{ComparedStepDocument, PipelineRunComparisonDocument};
 use serde_json::Value;
 
@@ -8,7 +8,6 @@ use super::series_choice;
 use crate::args::CompareArgs;
 use crate::client::ApiClient;
 use crate::commands::jobs::job_series::JobMetrics;
-use crate::commands::series_charts::line_chart;
 use crate::exit::CliError;
 use crate::output::CliOutput;
 
@@ -45,11 +44,7 @@ pub(super) fn write(
         }
     }
     let title = format!("{series} of {} pipeline runs", comparison.runs.len());
-    let mut chart = line_chart(&series, lines, &[], args.look.curves);
-    // The picture's title names the series already.
-    let smoothed = chart.title.split_off(series.len());
-    chart.title.clear();
-    args.files.write(&args.look, (format!("{title}{smoothed}"), vec![ChartPanel::Lines(chart)]), output)
+    series_choice::write_series(args, &title, (&series, lines), output)
 }
 
 /// Returns the jobs of steps that have the series, each with the name of its line: `nightly-2 train`.
