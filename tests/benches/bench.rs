@@ -44,6 +44,8 @@ mod statistics;
 mod swaps;
 #[path = "bench/sweeps.rs"]
 mod sweeps;
+#[path = "bench/switches.rs"]
+mod switches;
 #[path = "bench/training.rs"]
 mod training;
 
@@ -56,7 +58,7 @@ use stage::BenchFixture;
 type BenchSection = fn(&BenchFixture, &ServerProcess, &mut BenchReport);
 
 /// The sections, in running order.
-const SECTIONS: [(&str, BenchSection); 11] = [
+const SECTIONS: [(&str, BenchSection); 12] = [
     ("training", training::measure),
     ("queue", queue::measure),
     ("sweeps", sweeps::measure),
@@ -68,6 +70,7 @@ const SECTIONS: [(&str, BenchSection); 11] = [
     ("swaps", swaps::measure),
     ("overload", overload::measure),
     ("protection", protection::measure),
+    ("switches", switches::measure),
 ];
 
 fn main() -> ExitCode {

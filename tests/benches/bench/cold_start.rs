@@ -18,6 +18,8 @@ use crate::statistics::{median, percentile};
 const STARTS: usize = 11;
 /// Number of wakes of the model.
 const WAKES: usize = 10;
+/// The arguments of a server that computes on the processor.
+const ON_CPU: &[&str] = &["--device", "cpu"];
 const START_MAX: Duration = Duration::from_secs(60);
 /// Number of calls that trap.
 const TRAPS: usize = 500;
@@ -45,7 +47,7 @@ fn measure_starts(stage: &BenchFixture, report: &mut BenchReport) {
     let kinds = [PeerKind::Flask, PeerKind::FastApi, PeerKind::Mosec { batch: 1 }];
     let mut times = vec![Vec::new(); 1 + kinds.len()];
     for _ in 0..STARTS {
-        times[0].push(start_to_first_answer_ms(home.path(), &body));
+        times[0].push(start_to_first_answer_ms(home.path(), ON_CPU, &body));
         if let Ok((environment, model)) = &peers {
             for (kind, times) in kinds.iter().zip(&mut times[1..]) {
                 let began = Instant::now();
@@ -73,7 +75,7 @@ fn measure_starts(stage: &BenchFixture, report: &mut BenchReport) {
 
 /// Returns a copy of the state directory, because the server of the section holds the other's lock. Its cache is warm
 /// after the first start.
-fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
+pub(crate) fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for dir in ["models", "cache"] {
         let from = stage.home().join(dir);
@@ -88,11 +90,12 @@ fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
             std::fs::remove_dir_all(entry.path()).unwrap();
         }
     }
-    start_to_first_answer_ms(home.path(), &picture_json(&stage.pictures()[0]));
+    start_to_first_answer_ms(home.path(), ON_CPU, &picture_json(&stage.pictures()[0]));
     home
 }
 
-fn start_to_first_answer_ms(home: &Path, body: &str) -> f64 {
+/// Returns the time from the start of a server with these arguments to its first answer of LeNet.
+pub(crate) fn start_to_first_answer_ms(home: &Path, arguments: &[&str], body: &str) -> f64 {
     struct KillOnDrop(Child);
     impl Drop for KillOnDrop {
         fn drop(&mut self) {
@@ -102,7 +105,9 @@ fn start_to_first_answer_ms(home: &Path, body: &str) -> f64 {
     }
     let port = free_port();
     let mut command = Command::new(binary());
-    command.args(["serve", "--device", "cpu", "--addr", &format!("127.0.0.1:{port}"), "--home"]).arg(home);
+    command.args(["serve", "--addr", &format!("127.0.0.1:{port}"), "--home"]).arg(home).args(arguments);
+    // Mesa's cache in the user's home would stand in for that of saggar.
+    command.env("MESA_SHADER_CACHE_DISABLE", "true");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let began = Instant::now();
     let _server = KillOnDrop(command.spawn().unwrap());
