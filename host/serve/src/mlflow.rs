@@ -11,6 +11,7 @@ pub(crate) mod error;
 mod experiments;
 mod filter;
 mod history;
+mod logged_artifacts;
 mod logging;
 mod operations;
 mod order;
