@@ -22,12 +22,14 @@ const open = (look, options = {}) => on('', async (page) => {
 
 const cells = (page) => page.locator('.jp-Notebook .jp-CodeCell');
 
+/** Opens the document and waits for its kernel: JupyterLab asks for a kernel if a cell is run before. */
 async function openStart(page) {
   await page.getByRole('listitem').getByText('start.ipynb').dblclick();
   await cells(page).first().waitFor();
+  await page.getByText('Python 3 (ipykernel) | Idle').waitFor();
 }
 
-/** Replaces the text of a cell and runs it. The kernel may not be ready yet: JupyterLab waits for it. */
+/** Replaces the text of a cell and runs it. */
 async function run(page, cell, code) {
   await cell.locator('.cm-content').click();
   await page.keyboard.press('Control+a');
@@ -37,7 +39,7 @@ async function run(page, cell, code) {
 
 const outputs = (cell) => cell.locator('.jp-OutputArea-output').allTextContents();
 
-test('a cell runs as soon as the document is open, and its files become outputs of the job', () => open(async (page) => {
+test('a cell runs, its output is shown, and its files become outputs of the job', () => open(async (page) => {
   await openStart(page);
   const cell = cells(page).first();
   await run(page, cell, "print(6 * 7)\nprint(open('/output/answer.txt', 'w').write('forty-two'))");
@@ -62,10 +64,12 @@ test('a cell runs as soon as the document is open, and its files become outputs 
   }, true);
 }));
 
-test('the kernel keeps its state when the page is opened again, in a narrow window', () => open(async (page) => {
-  // The page of another browser opens the document that its workspace has.
-  if (await cells(page).count() === 0) await openStart(page);
-  const cell = cells(page).first();
-  await cell.waitFor();
+test('another browser has the saved document and the same kernel, in a narrow window', () => open(async (page) => {
+  await cells(page).first().waitFor();
+  await page.locator('.jp-Notebook').getByText('print(6 * 7)').waitFor();
   await shot(page, 'notebook-narrow');
+  const kernels = await (await page.request.get(`${url}/notebooks/${job}/api/kernels`)).json();
+  assert.equal(kernels.length, 1);
+  // Without the token, nothing is reached.
+  assert.equal((await fetch(`${url}/notebooks/${job}/lab`)).status, 403);
 }, { viewport: { width: 390, height: 800 } }));

@@ -1,5 +1,5 @@
-//! The settings of JupyterLab that differ from its own defaults; users can change them in the notebook. It asks nothing
-//! about news, and a cell that is run before its kernel is ready waits for the kernel: otherwise a dialog asks for one.
+//! The settings of JupyterLab that differ from its own defaults; users can change them in the notebook. It does not ask
+//! whether it can fetch news from the internet.
 
 use std::fs;
 use std::io;
