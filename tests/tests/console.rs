@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use saggar_tests::notebooks::RunningNotebook;
-use saggar_tests::{ServerProcess, SteadyJob, guest, lenet, root};
+use saggar_tests::{ServerProcess, SteadyJob, create_key, guest, lenet, root};
 
 /// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
@@ -215,4 +215,23 @@ fn a_notebook_runs_cells_in_the_browser() {
     let notebook = RunningNotebook::start(&server, &[]);
     let variables = [("NOTEBOOK_URL", notebook.url.as_str()), ("NOTEBOOK_JOB", notebook.job.as_str())];
     check("notebook", &server, home.path(), &variables);
+}
+
+/// The address of a notebook is shown to those who may have it, and nowhere else.
+#[test]
+fn the_console_starts_and_opens_notebooks() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let scopes = ["--scope", "jobs:read", "--scope", "data:read"];
+    let reader = create_key(home.path(), &[&["reader"][..], &scopes].concat());
+    let writer = create_key(home.path(), &[&["writer"][..], &scopes, &["--scope", "jobs:write"]].concat());
+    let server = ServerProcess::start_with(home.path(), &["--notebooks", "1", "--require-keys"]);
+    check("notebooks", &server, home.path(), &[("READER", &reader), ("WRITER", &writer)]);
+    let token = std::fs::read_dir(home.path().join("jobs")).unwrap().flatten().next().unwrap();
+    let token = std::fs::read_to_string(token.path().join("notebook/token")).unwrap();
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    let audit = std::fs::read_to_string(home.path().join("audit.log")).unwrap();
+    assert!(!log.contains(&token) && !audit.contains(&token) && audit.contains("notebook.open"), "{audit}");
 }
