@@ -224,9 +224,8 @@ fn the_console_starts_and_opens_notebooks() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let scopes = ["--scope", "jobs:read", "--scope", "data:read"];
-    let reader = create_key(home.path(), &[&["reader"][..], &scopes].concat());
-    let writer = create_key(home.path(), &[&["writer"][..], &scopes, &["--scope", "jobs:write"]].concat());
+    let reader = create_key(home.path(), &["reader", "--scope", "jobs:read"]);
+    let writer = create_key(home.path(), &["writer", "--scope", "jobs:read", "--scope", "jobs:write"]);
     let server = ServerProcess::start_with(home.path(), &["--notebooks", "1", "--require-keys"]);
     check("notebooks", &server, home.path(), &[("READER", &reader), ("WRITER", &writer)]);
     let token = std::fs::read_dir(home.path().join("jobs")).unwrap().flatten().next().unwrap();

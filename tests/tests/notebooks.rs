@@ -338,6 +338,9 @@ fn a_task_of_the_project_file_starts_a_notebook() {
     // A mistake is reported with its line and what to do.
     std::fs::write(folder.path().join("saggar.toml"), format!("{file}replicas = 2\n")).unwrap();
     let (is_done, _, errors) = run(&["run", "--task", "explore"]);
-    assert!(!is_done && errors.contains("saggar.toml:12:1: task.explore.replicas: a notebook runs no plugin"), "{errors}");
+    assert!(
+        !is_done && errors.contains("saggar.toml:12:1: task.explore.replicas: a notebook runs no plugin"),
+        "{errors}"
+    );
     assert!(errors.contains("hint: remove replicas"), "{errors}");
 }

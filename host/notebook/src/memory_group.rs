@@ -56,12 +56,7 @@ impl MemoryGroup {
         parents.into_iter().find_map(|(parent, files)| MemoryGroup::create_in(&parent, files, &name, limit_bytes).ok())
     }
 
-    fn create_in(
-        parent: &Path,
-        files: &'static GroupFiles,
-        name: &str,
-        limit_bytes: u64,
-    ) -> io::Result<MemoryGroup> {
+    fn create_in(parent: &Path, files: &'static GroupFiles, name: &str, limit_bytes: u64) -> io::Result<MemoryGroup> {
         remove_unused_groups(parent);
         let directory = parent.join(name);
         fs::create_dir(&directory)?;
@@ -109,11 +104,7 @@ impl Drop for MemoryGroup {
 
 /// Returns the groups in which a new one can be created, for a process with these groups, in the format of
 /// `/proc/PID/cgroup`, and with the hierarchies below `root`.
-fn parent_groups(
-    own: &str,
-    root: &Path,
-    is_delegated: impl Fn(&Path) -> bool,
-) -> Vec<(PathBuf, &'static GroupFiles)> {
+fn parent_groups(own: &str, root: &Path, is_delegated: impl Fn(&Path) -> bool) -> Vec<(PathBuf, &'static GroupFiles)> {
     let mut parents = Vec::new();
     for line in own.lines() {
         let mut parts = line.splitn(3, ':').skip(1);

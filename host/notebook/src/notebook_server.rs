@@ -15,10 +15,10 @@ use crate::activity::NotebookActivity;
 use crate::error::NotebookError;
 use crate::folders::{NotebookFolders, SOCKET_NAME};
 use crate::limits::{ACTIVITY_BYTES_MAX, ACTIVITY_TIME_MAX, SHUTDOWN_TIME_MAX, START_TIME_MAX};
+use crate::memory_group::MemoryGroup;
 use crate::sandbox::{
     self, CLIENT_PATH, ENVIRONMENT_PATH, HOME_PATH, OUTPUT_PATH, RUN_PATH, SETTINGS_PATH, SandboxMount, start_error,
 };
-use crate::memory_group::MemoryGroup;
 use crate::socket;
 use crate::token::NotebookToken;
 

@@ -82,7 +82,9 @@ impl PythonEnvironment<'_> {
             match ended.map_err(|error| python_error(&python, error.to_string()))? {
                 InstallerEnd::Stopped => Err(PythonEnvError::Stopped),
                 InstallerEnd::Exited { status, .. } if status.success() => Ok(None),
-                InstallerEnd::Exited { messages, .. } if has_no_space(draft, &messages) => Err(self.no_space(draft, &messages)),
+                InstallerEnd::Exited { messages, .. } if has_no_space(draft, &messages) => {
+                    Err(self.no_space(draft, &messages))
+                }
                 InstallerEnd::Exited { messages, .. } => Ok(Some(messages)),
             }
         };

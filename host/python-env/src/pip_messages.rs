@@ -7,7 +7,8 @@ const LINE_CHARS_MAX: usize = 300;
 /// The beginning of a line about one of several attempts to reach the package index.
 const RETRYING: &str = "WARNING: Retrying";
 /// The beginnings of lines that say nothing about the cause.
-const NOISE: [&str; 5] = ["[notice]", "DEPRECATION:", "Traceback", "WARNING: There was an error checking", "Looking in"];
+const NOISE: [&str; 5] =
+    ["[notice]", "DEPRECATION:", "Traceback", "WARNING: There was an error checking", "Looking in"];
 
 /// Why packages could not be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod experiments;
 mod filter;
 mod history;
 mod logged_artifacts;
+mod logged_models;
 mod logging;
 mod operations;
 mod order;

@@ -129,9 +129,7 @@ pub(crate) fn section_spec(
 fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<ComponentSource, CliError> {
     match (&given.args.plugin, given.project, given.task) {
         (Some(path), _, _) => component::named_component(path, given.args, output),
-        (None, Some(project), Some(task)) => {
-            build_plugin(project, ProjectContext::plugin_of_task(task)?, output, None)
-        }
+        (None, Some(project), Some(task)) => build_plugin(project, ProjectContext::plugin_of_task(task)?, output, None),
         (None, _, _) => ComponentSource::find_or_build(".".as_ref(), output),
     }
 }

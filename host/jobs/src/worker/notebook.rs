@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use saggar_notebook::{
-    IdleAction, IdleMonitor, JUPYTERLAB_VERSION, MemoryGroup, NotebookError, NotebookFolders, NotebookServer, NotebookSettings,
-    NotebookToken, find_or_install, is_installed, resident_bytes,
+    IdleAction, IdleMonitor, JUPYTERLAB_VERSION, MemoryGroup, NotebookError, NotebookFolders, NotebookServer,
+    NotebookSettings, NotebookToken, find_or_install, is_installed, resident_bytes,
 };
 use saggar_plugin::TrainOutcome;
 use saggar_store::StateDir;
@@ -191,7 +191,9 @@ impl NotebookWatch<'_> {
             }
             match self.server.ended() {
                 Ok(Some(status)) if status.success() => break Ok(TrainOutcome::Finished),
-                Ok(Some(status)) => break Err(self.check_memory().err().unwrap_or(NotebookError::Ended { status }.into())),
+                Ok(Some(status)) => {
+                    break Err(self.check_memory().err().unwrap_or(NotebookError::Ended { status }.into()));
+                }
                 Ok(None) => {}
                 Err(error) => break Err(error.into()),
             }

@@ -51,7 +51,8 @@ fn unknown_keys_are_errors() {
 
 #[test]
 fn a_notebook_has_no_keys_of_a_training() {
-    let text = "[task.explore]\nmode = \"notebook\"\nidle_timeout = \"30m\"\nmemory = \"8GiB\"\ndata = [\"mnist:/data\"]\n";
+    let text =
+        "[task.explore]\nmode = \"notebook\"\nidle_timeout = \"30m\"\nmemory = \"8GiB\"\ndata = [\"mnist:/data\"]\n";
     let manifest = ProjectManifest::parse(&format!("manifest = 1\n[project]\nname = \"p\"\n{text}")).unwrap();
     let task = &manifest.tasks["explore"];
     assert_eq!((task.mode, task.plugin.as_ref(), task.run.memory), (TaskMode::Notebook, None, Some(8 << 30)));

@@ -42,8 +42,14 @@ mod tests {
             assert_eq!(artifact_path(&key), path);
             assert_eq!(key_of_path(path), Some(key));
         }
-        let others =
-            ["logged", "logged/a", "logged/a/1.png", "logged/a/00000001.gif", "logged/../a/00000001.png", "x/a/00000001.png"];
+        let others = [
+            "logged",
+            "logged/a",
+            "logged/a/1.png",
+            "logged/a/00000001.gif",
+            "logged/../a/00000001.png",
+            "x/a/00000001.png",
+        ];
         for path in others {
             assert_eq!(key_of_path(path), None, "{path}");
         }
