@@ -25,8 +25,8 @@ use crate::installer_process::{InstallerEnd, module_command};
 /// The environment variable that names the Python interpreter to make environments with.
 pub const PYTHON_VARIABLE: &str = "SAGGAR_PYTHON";
 const PYTHON_DEFAULT: &str = "python3";
-/// With less space than this, an installation that failed is taken to have failed for want of space: not every message of
-/// venv and pip says so.
+/// If a failed installation leaves less space than this, the missing space is the cause: not every message of venv and pip
+/// says so.
 const SPACE_BYTES_MIN: u64 = 16 << 20;
 /// The time between two attempts to become the one that installs.
 const LOCK_POLL: Duration = Duration::from_millis(50);

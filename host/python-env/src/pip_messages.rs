@@ -33,9 +33,9 @@ pub(crate) fn summarize(messages: &str) -> String {
             at - 1 == last || !line.starts_with(RETRYING)
         });
     }
-    let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
-    let shown: Vec<String> = shown.iter().map(|line| shorten(line.trim())).collect();
-    shown.join("; ")
+    let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    let last: Vec<String> = last.iter().map(|line| shorten(line.trim())).collect();
+    last.join("; ")
 }
 
 fn shorten(line: &str) -> String {

@@ -260,7 +260,7 @@ pub struct SearchLoggedModelsRequest {
     pub filter: Option<String>,
 }
 
-/// Logged models. There are none, because jobs publish models.
+/// Logged models: an empty list, because jobs publish models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "MlflowLoggedModels")]

@@ -1,4 +1,4 @@
-//! Logged models, of which there are none: models are published by jobs. MLflow's client asks for them before it lists a
+//! The search for logged models finds nothing, because jobs publish models. MLflow's client sends it before it lists a
 //! folder of artefacts.
 
 use axum::Json;

@@ -63,7 +63,7 @@ fn search_operations() -> Vec<OpenApiOperation> {
         OpenApiOperation::post("/api/2.0/mlflow/runs/search", "Runs, filtered and ordered")
             .with_body::<SearchRunsRequest>()
             .with_errors(&[400, 404, 408, 413]),
-        OpenApiOperation::post("/api/2.0/mlflow/logged-models/search", "Logged models, of which there are none")
+        OpenApiOperation::post("/api/2.0/mlflow/logged-models/search", "An empty list of logged models")
             .with_body::<SearchLoggedModelsRequest>()
             .with_errors(&[400, 408, 413]),
     ]
