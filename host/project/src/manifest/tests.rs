@@ -58,10 +58,26 @@ fn a_notebook_has_no_keys_of_a_training() {
     assert_eq!((task.mode, task.plugin.as_ref(), task.run.memory), (TaskMode::Notebook, None, Some(8 << 30)));
     assert_eq!(task.idle_timeout, Some(std::time::Duration::from_secs(1800)));
     check_manifest(
-        "[plugin.a]\nsource = \"a.wasm\"\n[task.n]\nmode = \"notebook\"\nplugin = \"a\"\nreplicas = 2\nidle_timeout = \"0s\"\n\
+        "[task.n]\nmode = \"notebook\"\nplugin = \"a\"\nreplicas = 2\nidle_timeout = \"0s\"\n\
          [task.t]\nplugin = \"a\"\nidle_timeout = \"1h\"\n[sweep.s]\ntask = \"n\"\nspace = { lr = \"1,2\" }\nmetric = \"loss\"\n\
          [pipeline.p]\n[[pipeline.p.step]]\nname = \"n\"\ntask = \"n\"\n[task.u]\nmode = \"lab\"\n",
-        expect![[r#""#]],
+        expect![[r#"
+            saggar.toml:8:1: task.n.plugin: a notebook runs no plugin and trains nothing
+              hint: remove plugin, or the line with mode
+            saggar.toml:9:1: task.n.replicas: a notebook runs no plugin and trains nothing
+              hint: remove replicas, or the line with mode
+            saggar.toml:10:16: task.n.idle_timeout: expected a time above 0 with its unit, such as 90s, 10m or 1h, got "0s"
+              hint: such as idle_timeout = "90s"
+            saggar.toml:13:1: task.t.idle_timeout: only notebooks stop when they are idle
+              hint: add mode = "notebook", or remove idle_timeout; max_runtime limits the time of a job
+            saggar.toml:15:8: the task "n" is a notebook, which runs no plugin
+              hint: name a task with a plugin
+            saggar.toml:21:8: the task "n" is a notebook, which runs no plugin
+              hint: name a task with a plugin
+            saggar.toml:22:1: [task.u] has no plugin
+              hint: add a line such as plugin = "NAME"
+            saggar.toml:23:8: task.u.mode: expected "job" or "serve" or "notebook", got "lab"
+              hint: such as mode = "job""#]],
     );
 }
 
