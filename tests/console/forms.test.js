@@ -76,6 +76,14 @@ for (const [look, options] of Object.entries(looks)) {
   }, { ...options, ...refused }));
 }
 
+test('a server that allows no notebooks says how to allow them', () => on('new-notebook', async (page) => {
+  await page.getByText('This server allows no notebooks.').waitFor();
+  await page.getByText('saggar serve --notebooks 2').waitFor();
+  await page.goto(`${url}/#/new-job`);
+  await page.locator('[name=plugin]').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'start a notebook' }).count(), 0);
+}));
+
 /** What is wrong with a job, by the field at which it is shown. `mounts` are mounts that were added. */
 const WRONG_JOBS = [
   ['project', { project: 'A B' }],

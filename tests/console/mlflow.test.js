@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { on, shot, start, stop, url } from './browser.js';
+import { becomes, on, shot, start, stop, url } from './browser.js';
 
 before(start);
 after(stop);
@@ -56,6 +56,17 @@ test('a run shows its parameters, its metrics and its artefacts', async () => {
   await visit(`experiments/${await experiment()}/runs/digits-1/artifacts`, async (page) => {
     await page.getByText('confusion.csv').first().click();
     await shot(page, 'mlflow-artefacts');
+  });
+});
+
+test('an image that a job logged is an artefact', async () => {
+  const { experiments } = await post('/api/2.0/mlflow/experiments/search', {});
+  const job = process.env.LOGGED_JOB;
+  const { experiment_id: id } = experiments.find(({ name }) => name === job.replace(/-\d+$/, ''));
+  await visit(`experiments/${id}/runs/${job}/artifacts/logged/pictures/gradient/00000003.png`, async (page) => {
+    // MLflow draws a picture of this size from the file itself.
+    await becomes(() => page.locator('img').evaluateAll((images) => images.some(({ naturalWidth }) => naturalWidth === 16)), true);
+    await shot(page, 'mlflow-logged');
   });
 });
 

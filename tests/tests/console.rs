@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{ServerProcess, SteadyJob, guest, lenet, root};
+use saggar_tests::notebooks::RunningNotebook;
+use saggar_tests::{ServerProcess, SteadyJob, create_key, guest, lenet, root};
 
 /// Returns the folder where `.ci/setup test` installs the browser driver.
 fn modules() -> PathBuf {
@@ -198,5 +199,38 @@ fn mlflow_pages_show_jobs_as_runs() {
     let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--project", "digits", "--wait", "--", "epochs=3"];
     server.saggar_ok(&run);
     server.saggar_ok(&[&run[..], &["lr=0.01"]].concat());
-    check("mlflow", &server, home.path(), &[]);
+    let logged = SteadyJob::with_steps(8).with_parameter("items", true).submit(&server);
+    server.wait_for_job(&logged);
+    check("mlflow", &server, home.path(), &[("LOGGED_JOB", &logged)]);
+}
+
+/// JupyterLab runs in a sandbox below the server's own address.
+#[test]
+fn a_notebook_runs_cells_in_the_browser() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &["--notebooks", "1"]);
+    let notebook = RunningNotebook::start(&server, &[]);
+    let variables = [("NOTEBOOK_URL", notebook.url.as_str()), ("NOTEBOOK_JOB", notebook.job.as_str())];
+    check("notebook", &server, home.path(), &variables);
+}
+
+/// The address of a notebook is shown to those who may have it, and nowhere else.
+#[test]
+fn the_console_starts_and_opens_notebooks() {
+    if is_skipped() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let reader = create_key(home.path(), &["reader", "--scope", "jobs:read"]);
+    let writer = create_key(home.path(), &["writer", "--scope", "jobs:read", "--scope", "jobs:write"]);
+    let server = ServerProcess::start_with(home.path(), &["--notebooks", "1", "--require-keys"]);
+    check("notebooks", &server, home.path(), &[("READER", &reader), ("WRITER", &writer)]);
+    let token = std::fs::read_dir(home.path().join("jobs")).unwrap().flatten().next().unwrap();
+    let token = std::fs::read_to_string(token.path().join("notebook/token")).unwrap();
+    let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
+    let audit = std::fs::read_to_string(home.path().join("audit.log")).unwrap();
+    assert!(!log.contains(&token) && !audit.contains(&token) && audit.contains("notebook.open"), "{audit}");
 }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use saggar_tests::{HttpPayload, ServerProcess, binary, client_output, create_key, lenet};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, client_output, create_key, lenet};
 use serde_json::{Value, json};
 
 const PACKAGES: &str = "tests/clients/observability.txt";
@@ -36,6 +36,15 @@ fn the_client_of_mlflow_reads_jobs_and_logs_runs() {
     assert_eq!(server.post("/api/2.0/mlflow/runs/search", &search), before);
     let used = server.saggar_ok(&["quota"]);
     assert!(used.contains("records"), "{used}");
+}
+
+#[test]
+fn the_client_of_mlflow_reads_what_a_training_logged() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(8).with_parameter("items", true).submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let printed = client_output(PACKAGES, "mlflow_logged.py", &[server.url(), &job]);
+    assert_eq!(printed.lines().last(), Some("ok"), "{printed}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Notebooks, with the real binary, JupyterLab and bubblewrap.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use saggar_tests::notebooks::{RunningNotebook, processes_with_variable, sandbox_processes};
-use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, create_key, publish_echo, root};
+use saggar_tests::{HttpPayload, MemoryGroup, ServerProcess, SteadyJob, binary, create_key, publish_echo, root};
 use serde_json::Value;
 
 const NOTEBOOKS: [&str; 2] = ["--notebooks", "2"];
@@ -227,61 +227,120 @@ fn a_secret_configures_the_client_of_a_notebook() {
     assert_eq!(notebook.execute(None, code).printed, "['lab-1']\n");
 }
 
-#[test]
-fn a_notebook_that_cannot_start_says_why() {
-    let home = tempfile::tempdir().unwrap();
-    let start = |cache: &Path, variables: &[(&str, &str)]| {
-        let mut command = Command::new(binary());
-        command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--notebooks", "1", "--home"]);
-        command.arg(home.path()).env("XDG_CACHE_HOME", cache).envs(variables.iter().copied());
-        ServerProcess::from_command(command, home.path())
-    };
-    let fails = |server: &ServerProcess, job: &str, words: &[&str]| {
-        let output = server.saggar(&["run", "--mode", "notebook"]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && errors.contains(&format!("saggar logs {job}")), "{errors}");
-        let ended = server.job(job);
-        assert_eq!((&ended["state"], &ended["reason"]), (&"FAILED".into(), &"NOTEBOOK_FAILED".into()), "{ended}");
-        let log = server.saggar_ok(&["logs", job]);
-        assert!(words.iter().all(|word| log.contains(word)), "{log}");
-    };
-    // No package index is reached.
-    let cache = tempfile::tempdir().unwrap();
-    let unreachable = [("PIP_INDEX_URL", "http://127.0.0.1:9/simple"), ("PIP_RETRIES", "0"), ("PIP_TIMEOUT", "1")];
-    let server = start(cache.path(), &unreachable);
-    fails(&server, "notebook-1", &["pip could not install jupyterlab-", "No matching distribution", "pip config"]);
-    drop(server);
-    // Python is missing.
-    let server = start(cache.path(), &[("SAGGAR_PYTHON", "/no/python")]);
-    fails(&server, "notebook-2", &["/no/python", "apt install python3"]);
-    drop(server);
-    // JupyterLab ends at once.
-    let requirements = std::fs::read_to_string("../host/notebook/requirements.txt").unwrap();
-    let version = requirements.lines().find_map(|line| line.strip_prefix("jupyterlab==")).unwrap();
-    let programs = cache.path().join(format!("saggar/tools/jupyterlab-{version}/bin"));
-    std::fs::create_dir_all(&programs).unwrap();
-    let script = "#!/bin/sh\nif [ \"$1\" = -I ]; then echo /usr; else echo it is broken >&2; exit 3; fi\n";
-    std::fs::write(programs.join("python"), script).unwrap();
-    let made = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(programs.join("python"), made).unwrap();
-    let server = start(cache.path(), &[]);
-    fails(&server, "notebook-3", &["it is broken", "JupyterLab ended (exit status: 3)"]);
+/// Returns the control group of the notebook of the job with this identifier, if there is one.
+fn memory_group(id: &str) -> Option<PathBuf> {
+    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_name().to_string_lossy().starts_with(&format!("saggar-notebook-{id}-")) {
+                return Some(path);
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
+        }
+    }
+    None
+}
+
+/// Uses more memory than a notebook with 700 MiB has, and would never be done.
+const USE_800_MIB: &str =
+    "import time\nblock = bytearray(800 << 20)\nblock[::4096] = b'x' * (len(block) // 4096)\ntime.sleep(600)";
+
+/// Uses more memory than the notebook has, and checks that it ends for that reason.
+fn exceed_memory(server: &ServerProcess, notebook: &RunningNotebook) {
+    let outcome = std::panic::catch_unwind(|| notebook.execute(None, USE_800_MIB));
+    assert!(outcome.is_err(), "the connection ends with the notebook");
+    let ended = server.wait_for_job(&notebook.job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&"FAILED".into(), &"OUT_OF_MEMORY".into()), "{ended}");
+    assert!(ended["message"].as_str().unwrap().contains("--memory"), "{ended}");
 }
 
 #[test]
-fn a_notebook_that_exceeds_its_limits_ends() {
+fn the_kernel_limits_the_memory_of_a_notebook() {
+    let is_required = std::env::var_os("REQUIRE_CGROUP").is_some();
+    // The group of the tests ends here: it only shows that groups can be created.
+    let can_create = MemoryGroup::new(1 << 30).is_some();
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start_with(home.path(), &NOTEBOOKS);
-    let small = RunningNotebook::start(&server, &["--memory", "700MiB"]);
+    let notebook = RunningNotebook::start(&server, &["--memory", "700MiB"]);
+    let log = server.saggar_ok(&["logs", &notebook.job]);
+    if !log.contains("memory is limited to 734003200 bytes, by a control group") {
+        assert!(!(is_required && can_create), "{log}");
+        return;
+    }
+    let group = memory_group(server.job(&notebook.job)["id"].as_str().unwrap()).unwrap();
+    let limits = ["memory.limit_in_bytes", "memory.max"].map(|name| std::fs::read_to_string(group.join(name)));
+    assert_eq!(limits.iter().flatten().next().unwrap().trim(), "734003200");
+    let processes = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    let sandbox = sandbox_processes(home.path());
+    assert!(!sandbox.is_empty());
+    for process in sandbox {
+        assert!(processes.lines().any(|line| line == process.to_string()), "{process}: {processes}");
+    }
+    exceed_memory(&server, &notebook);
+    server.wait_for("the end of the group", |_| (!group.exists()).then_some(()));
+}
+
+#[test]
+fn without_control_groups_the_memory_of_a_notebook_is_measured() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new("bwrap");
+    command.args(["--dev-bind", "/", "/", "--ro-bind", "/sys/fs/cgroup", "/sys/fs/cgroup"]);
+    command.arg(binary()).args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]);
+    command.arg(home.path()).args(NOTEBOOKS);
+    let server = ServerProcess::from_command(command, home.path());
+    let notebook = RunningNotebook::start(&server, &["--memory", "700MiB"]);
+    let log = server.saggar_ok(&["logs", &notebook.job]);
+    assert!(log.contains("measured twice a second, because no control group can be created"), "{log}");
+    exceed_memory(&server, &notebook);
+}
+
+#[test]
+fn a_notebook_that_exceeds_its_time_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &NOTEBOOKS);
     let short = RunningNotebook::start(&server, &["--max-runtime", "2s"]);
     let ended = server.wait_for_job(&short.job);
     assert_eq!(ended["state"], "TIMED_OUT", "{ended}");
-    // The code is never done: its kernel is killed.
-    let code =
-        "import time\nblock = bytearray(800 << 20)\nblock[::4096] = b'x' * (len(block) // 4096)\ntime.sleep(600)";
-    let outcome = std::panic::catch_unwind(|| small.execute(None, code));
-    assert!(outcome.is_err(), "the connection ends with the notebook");
-    let ended = server.wait_for_job(&small.job);
-    assert_eq!((&ended["state"], &ended["reason"]), (&"FAILED".into(), &"OUT_OF_MEMORY".into()), "{ended}");
-    assert!(ended["message"].as_str().unwrap().contains("--memory"), "{ended}");
+}
+
+#[test]
+fn a_task_of_the_project_file_starts_a_notebook() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(home.path(), &NOTEBOOKS);
+    server.push_digits();
+    let folder = tempfile::tempdir().unwrap();
+    let file = "manifest = 1\n[project]\nname = \"lab\"\n[project.defaults]\nseed = 3\nreplicas = 2\n\
+                [task.explore]\nmode = \"notebook\"\ndata = [\"digits:/data\"]\nidle_timeout = \"4s\"\nmemory = \"2GiB\"\n";
+    std::fs::write(folder.path().join("saggar.toml"), file).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = server.command(arguments).current_dir(folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    for (arguments, words) in [
+        (&["run", "--task", "explore", "--mode", "job"][..], "leave --mode out"),
+        (&["run", "--task", "explore", "--estimate"][..], "--estimate has no meaning for a notebook"),
+        (&["dev", "--task", "explore"][..], "which runs no plugin"),
+    ] {
+        let (is_done, _, errors) = run(arguments);
+        assert!(!is_done && errors.contains(words), "{errors}");
+    }
+    let (is_done, url, errors) = run(&["run", "--task", "explore"]);
+    assert!(is_done && url.contains("/notebooks/lab-1/lab?token="), "{url}{errors}");
+    let spec: Value = serde_json::from_str(&server.saggar_ok(&["status", "lab-1", "--field", "spec"])).unwrap();
+    assert_eq!(spec["notebook"]["idle_timeout_seconds"], 4.0, "{spec}");
+    assert_eq!((&spec["task"], &spec["memory_bytes"]), (&"explore".into(), &(2_u64 << 30).into()), "{spec}");
+    assert_eq!(spec["data"][0]["mount"], "/data", "{spec}");
+    assert_eq!(server.wait_for_job("lab-1")["reason"], "IDLE");
+    // A mistake is reported with its line and what to do.
+    std::fs::write(folder.path().join("saggar.toml"), format!("{file}replicas = 2\n")).unwrap();
+    let (is_done, _, errors) = run(&["run", "--task", "explore"]);
+    assert!(
+        !is_done && errors.contains("saggar.toml:12:1: task.explore.replicas: a notebook runs no plugin"),
+        "{errors}"
+    );
+    assert!(errors.contains("hint: remove replicas"), "{errors}");
 }

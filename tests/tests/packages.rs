@@ -38,6 +38,7 @@ fn a_package_serves_and_trains_in_a_bare_debian_and_leaves_only_the_state_direct
         "/bin/saggar",
         "/share/man/man1/saggar-serve.1",
         "/lib/systemd/system/saggar.service",
+        "/share/doc/saggar/notebooks.conf",
         "/LICENSE-MIT",
         "/LICENSE-DejaVu",
     ] {
@@ -70,6 +71,37 @@ fn the_units_are_valid_for_systemd() {
     let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(!messages.contains("saggar.service:") && !messages.contains("saggar.socket:"), "{messages}");
+}
+
+/// Namespaces are allowed by the drop-in alone, and only those of the sandbox.
+#[test]
+fn the_drop_in_for_notebooks_allows_the_namespaces_of_the_sandbox() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let (unit, drop_in) = (read("host/dist/saggar.service"), read("host/dist/notebooks.conf"));
+    assert!(unit.lines().any(|line| line == "RestrictNamespaces=yes"));
+    let allowed = drop_in.lines().find_map(|line| line.strip_prefix("RestrictNamespaces=")).unwrap();
+    let allowed: std::collections::BTreeSet<&str> = allowed.split(' ').collect();
+    // The names of the sandbox's options; namespaces of users and mounts are always made.
+    let sandbox = read("host/notebook/src/sandbox.rs");
+    let options = sandbox.split("\"--unshare-").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let used = options.map(|option| option.trim_end_matches("-try")).chain(["user", "mnt"]).collect();
+    assert_eq!(allowed, used);
+    if !is_installed("systemd-analyze", &["--version"]) {
+        println!("SKIP: systemd-analyze is not here");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::create_dir(path("saggar.service.d")).unwrap();
+    std::fs::write(path("saggar.socket"), read("host/dist/saggar.socket")).unwrap();
+    std::fs::write(path("saggar.service"), unit.replace("/usr/bin/saggar", &binary().display().to_string())).unwrap();
+    std::fs::write(path("saggar.service.d/notebooks.conf"), drop_in).unwrap();
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path("saggar.service")).output();
+    let messages = String::from_utf8(output.unwrap().stderr).unwrap();
+    // systemd before 254 does not know this key, and ignores it.
+    let of_ours = messages.lines().filter(|line| line.contains("saggar.service") || line.contains("notebooks.conf"));
+    let of_ours: Vec<&str> = of_ours.filter(|line| !line.contains("'DelegateSubgroup'")).collect();
+    assert_eq!(of_ours, [""; 0], "{messages}");
 }
 
 /// `systemd-socket-activate` passes sockets as systemd does.

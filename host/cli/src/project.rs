@@ -66,6 +66,17 @@ impl ProjectContext {
         })
     }
 
+    /// Returns the plugin that a task runs.
+    ///
+    /// # Errors
+    /// Fails if the task is a notebook.
+    pub(crate) fn plugin_of_task<'a>((name, task): (&str, &'a TaskSection)) -> Result<&'a str, CliError> {
+        task.plugin.as_deref().ok_or_else(|| {
+            CliError::invalid(format!("the task {name} of {PROJECT_FILE} is a notebook, which runs no plugin"))
+                .with_hint(format!("`saggar run --task {name}` starts it; name a task with a plugin here"))
+        })
+    }
+
     /// Resolves a path of the file relative to the current directory.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use saggar_python_env::PythonEnvironment;
+use saggar_python_env::{PythonEnvError, PythonEnvironment};
 
 use crate::error::NotebookError;
 
@@ -15,13 +15,18 @@ const REQUIREMENTS: &str = include_str!("../requirements.txt");
 /// Python 3.11, which NumPy and IPython require.
 const PYTHON_MINOR_MIN: u32 = 11;
 
-/// Returns the directory of the environment, installed if it is missing.
+/// Returns the directory of the environment, installed if it is missing. `is_stopped` is asked often, and ends the
+/// installation: `None` is returned then.
 ///
 /// # Errors
 /// `Environment`.
-pub fn find_or_install() -> Result<PathBuf, NotebookError> {
-    with_environment(|environment| environment.find_or_install())
-        .map_err(|source| NotebookError::Environment { source })
+pub fn find_or_install(is_stopped: &dyn Fn() -> bool) -> Result<Option<PathBuf>, NotebookError> {
+    let found = with_environment(|environment| environment.find_or_install(is_stopped));
+    match found {
+        Ok(directory) => Ok(Some(directory)),
+        Err(PythonEnvError::Stopped) => Ok(None),
+        Err(source) => Err(NotebookError::Environment { source }),
+    }
 }
 
 /// Returns whether the environment is installed.

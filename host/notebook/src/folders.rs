@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::client_files::write_client;
 use crate::error::NotebookError;
+use crate::lab_settings::write_lab_settings;
 
 /// The folders of one notebook. They stay between the attempts of its job.
 #[derive(Clone, Debug)]
@@ -19,17 +20,19 @@ impl NotebookFolders {
         NotebookFolders { root: job_directory.join("notebook") }
     }
 
-    /// Creates the folders, readable only for the owner, and writes the Python client. Removes the socket of an earlier
-    /// attempt.
+    /// Creates the folders, readable only for the owner, and writes the Python client and JupyterLab's settings. Removes
+    /// the socket of an earlier attempt.
     ///
     /// # Errors
     /// `Io`.
     pub fn create(&self) -> Result<(), NotebookError> {
-        for folder in [self.output(), self.home(), self.temporary(), self.run(), self.client(), self.data()] {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(NotebookError::io(&folder))?;
+        let (client, settings) = (self.client(), self.settings());
+        let written = [self.output(), self.home(), self.temporary(), self.run(), self.data()];
+        for folder in written.iter().chain([&client, &settings]) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(NotebookError::io(folder))?;
         }
-        let client = self.client();
         write_client(&client).map_err(NotebookError::io(&client))?;
+        write_lab_settings(&settings).map_err(NotebookError::io(&settings))?;
         match fs::remove_file(self.socket()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(NotebookError::io(self.socket())(error)),
             Err(_) | Ok(()) => Ok(()),
@@ -71,6 +74,11 @@ impl NotebookFolders {
 
     pub(crate) fn client(&self) -> PathBuf {
         self.root.join("client")
+    }
+
+    /// JupyterLab's settings directory.
+    pub(crate) fn settings(&self) -> PathBuf {
+        self.root.join("settings")
     }
 }
 

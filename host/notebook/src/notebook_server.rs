@@ -15,8 +15,9 @@ use crate::activity::NotebookActivity;
 use crate::error::NotebookError;
 use crate::folders::{NotebookFolders, SOCKET_NAME};
 use crate::limits::{ACTIVITY_BYTES_MAX, ACTIVITY_TIME_MAX, SHUTDOWN_TIME_MAX, START_TIME_MAX};
+use crate::memory_group::MemoryGroup;
 use crate::sandbox::{
-    self, CLIENT_PATH, ENVIRONMENT_PATH, HOME_PATH, OUTPUT_PATH, RUN_PATH, SandboxMount, start_error,
+    self, CLIENT_PATH, ENVIRONMENT_PATH, HOME_PATH, OUTPUT_PATH, RUN_PATH, SETTINGS_PATH, SandboxMount, start_error,
 };
 use crate::socket;
 use crate::token::NotebookToken;
@@ -41,6 +42,8 @@ pub struct NotebookSettings<'a> {
     pub mounts: &'a [SandboxMount],
     /// The variables of its environment, besides those of JupyterLab.
     pub variables: Vec<(String, String)>,
+    /// The group that limits its memory, if this machine has one.
+    pub group: Option<&'a MemoryGroup>,
 }
 
 /// A running JupyterLab. Dropping it kills it, with everything that it started.
@@ -70,10 +73,13 @@ impl NotebookServer {
     /// # Errors
     /// `Sandbox` if bubblewrap cannot be started; `Io` if the environment has no Python.
     pub fn start(settings: &NotebookSettings<'_>) -> Result<NotebookServer, NotebookError> {
-        let NotebookSettings { job, folders, environment, token, mounts, variables } = settings;
+        let NotebookSettings { job, folders, environment, token, mounts, variables, group } = settings;
         let base = base_prefix(environment)?;
         let mut command = sandbox::command(folders, environment, &base, mounts);
         command.arg(format!("{ENVIRONMENT_PATH}/bin/python")).args(["-m", "jupyterlab"]).args(jupyter_options(job));
+        if let Some(group) = group {
+            command = group.command_in_group(&command);
+        }
         command.env_clear().envs(variables.iter().map(|(name, value)| (name, value))).envs(own_variables());
         // Other users can read the arguments of processes, but not their environment.
         command.env("JUPYTER_TOKEN", token.as_str());
@@ -242,6 +248,7 @@ fn jupyter_options(job: &str) -> Vec<String> {
     ];
     let mut options: Vec<String> = options.map(str::to_owned).into();
     options.push(format!("--ServerApp.sock={RUN_PATH}/{SOCKET_NAME}"));
+    options.push(format!("--LabApp.app_settings_dir={SETTINGS_PATH}"));
     options.push(format!("--ServerApp.base_url={}", base_path(job)));
     options.push(format!("--FileContentsManager.preferred_dir={OUTPUT_PATH}"));
     options

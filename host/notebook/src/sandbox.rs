@@ -15,6 +15,8 @@ const BUBBLEWRAP: &str = "bwrap";
 pub(crate) const ENVIRONMENT_PATH: &str = "/opt/jupyterlab";
 /// Where the sandbox has the Python client.
 pub(crate) const CLIENT_PATH: &str = "/opt/saggar";
+/// Where the sandbox has JupyterLab's settings.
+pub(crate) const SETTINGS_PATH: &str = "/opt/jupyterlab-settings";
 /// Where the sandbox has the folder of documents and outputs.
 pub(crate) const OUTPUT_PATH: &str = "/output";
 /// Where the sandbox has the home directory.
@@ -122,6 +124,7 @@ pub(crate) fn command(folders: &NotebookFolders, environment: &Path, base: &Path
     }
     command.arg("--ro-bind").arg(environment).arg(ENVIRONMENT_PATH);
     command.arg("--ro-bind").arg(folders.client()).arg(CLIENT_PATH);
+    command.arg("--ro-bind").arg(folders.settings()).arg(SETTINGS_PATH);
     command.arg("--bind").arg(folders.output()).arg(OUTPUT_PATH);
     command.arg("--bind").arg(folders.home()).arg(HOME_PATH);
     command.arg("--bind").arg(folders.temporary()).arg("/tmp");

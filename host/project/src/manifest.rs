@@ -130,7 +130,8 @@ pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest>
         Some(Some(table)) => table.entries().into_iter().map(|(name, _)| name).chain(built_in_names(kind)).collect(),
         _ => built_in_names(kind).collect(),
     };
-    root.report().resolve_references(names);
+    let notebooks = tasks.iter().filter(|(_, task)| task.mode == TaskMode::Notebook).map(|(name, _)| name.as_str());
+    root.report().resolve_references(names, &notebooks.collect());
     let defaults = project.as_ref().map(|project| project.defaults.clone()).unwrap_or_default();
     let pipelines = pipeline::check_pipelines(root.report(), pipelines, &tasks, &defaults);
     version?;

@@ -127,6 +127,14 @@ impl<'v> ManifestTable<'v> {
         }
     }
 
+    /// Reports that a known key has no meaning in this table, if the table has it, at the key's position.
+    pub(crate) fn report_if_present(&self, key: &str, reason: &str, hint: &str) {
+        if let Some(name) = self.entries.keys().find(|name| name.get_ref() == key) {
+            let (path, _) = self.child_path(key, key);
+            self.report.add_error(&name.span(), format!("{path}: {reason}"), hint);
+        }
+    }
+
     /// Returns every entry, with any key, as JSON.
     pub(crate) fn to_json_map(&self) -> BTreeMap<String, Value> {
         let entry = |item: ManifestValue<'v>, key: &str| Some((key.to_owned(), item.to_json()?));

@@ -92,11 +92,17 @@ impl<'t> ParseReport<'t> {
         self.keys.borrow_mut().entry(table.to_owned()).or_default().extend(keys);
     }
 
-    /// Reports every reference whose name does not exist.
-    pub(crate) fn resolve_references(&self, names: impl Fn(TableKind) -> Vec<String>) {
+    /// Reports every reference whose name does not exist, or whose task runs no plugin (`notebooks`): steps and sweeps
+    /// run the plugin of a task.
+    pub(crate) fn resolve_references(&self, names: impl Fn(TableKind) -> Vec<String>, notebooks: &BTreeSet<&str>) {
         // A file can have thousands of tables and references.
         let mut known_names: BTreeMap<TableKind, BTreeSet<String>> = BTreeMap::new();
         for (kind, name, span) in self.references.take() {
+            if kind == TableKind::Task && notebooks.contains(name.as_str()) {
+                let hint = "name a task with a plugin";
+                self.add_error(&span, format!("the task {name:?} is a notebook, which runs no plugin"), hint);
+                continue;
+            }
             let known = known_names.entry(kind).or_insert_with(|| names(kind).into_iter().collect());
             if known.contains(&name) || self.errors.borrow().len() >= DIAGNOSTICS_MAX {
                 continue;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::PYTHON_VARIABLE;
+use crate::pip_messages::InstallFailure;
 
 /// Why an environment cannot be used.
 #[derive(Debug, Error)]
@@ -27,9 +28,24 @@ pub enum PythonEnvError {
     Install {
         /// The name of the environment.
         name: String,
-        /// The messages of pip.
+        /// The last messages of pip.
+        messages: String,
+        /// What they say about the cause.
+        failure: InstallFailure,
+    },
+    /// The file system of the cache is full.
+    #[error("{} has no space left for {name}: {messages}", directory.display())]
+    NoSpace {
+        /// The directory of environments.
+        directory: PathBuf,
+        /// The name of the environment.
+        name: String,
+        /// The last messages of venv or pip.
         messages: String,
     },
+    /// The installation was stopped, as its caller asked.
+    #[error("the installation was stopped")]
+    Stopped,
     /// A file cannot be written.
     #[error("{}: {source}", path.display())]
     Io {
@@ -52,11 +68,22 @@ impl PythonEnvError {
             PythonEnvError::Python { .. } => {
                 format!("on Debian `apt install python3 python3-venv`; {PYTHON_VARIABLE} names another interpreter")
             }
-            PythonEnvError::Install { .. } => {
-                "connect this machine to a package index for the first use, or configure \
-                                               one that it reaches with `pip config`"
+            PythonEnvError::Install { failure: InstallFailure::NoIndex, .. } => {
+                "the package index is not reached or has no such package: connect this machine to one for the first use, or \
+                 configure one that it reaches with `pip config set global.index-url URL`"
                     .to_owned()
             }
+            PythonEnvError::Install { failure: InstallFailure::NoVersion, .. } => format!(
+                "the package index lacks this version, or has none for this Python: configure a complete index with `pip \
+                 config set global.index-url URL`, or name another Python with {PYTHON_VARIABLE}"
+            ),
+            PythonEnvError::Install { failure: InstallFailure::Other, .. } => {
+                "start again when the cause is removed; `pip config list` prints the settings that were used".to_owned()
+            }
+            PythonEnvError::NoSpace { .. } => {
+                "free space there, or set XDG_CACHE_HOME to a directory with space".to_owned()
+            }
+            PythonEnvError::Stopped => "start again to install it".to_owned(),
             PythonEnvError::Io { .. } => "check the permissions and the free space of this directory".to_owned(),
         }
     }

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What the temporary name of a directory has after its name, before the number of the process that makes it.
+const DRAFT_SUFFIX: &str = ".part-";
+
 /// Returns the directory, or `None` if no variable says where the user's cache is.
 pub fn directory() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -22,7 +25,7 @@ pub fn install_into<E>(
     io_error: impl Fn(PathBuf, io::Error) -> E,
 ) -> Result<(), E> {
     let mut draft = directory.as_os_str().to_owned();
-    draft.push(format!(".part-{}", std::process::id()));
+    draft.push(format!("{DRAFT_SUFFIX}{}", std::process::id()));
     let draft = PathBuf::from(draft);
     let _ = fs::remove_dir_all(&draft);
     let made = fs::create_dir_all(&draft).map_err(|source| io_error(draft.clone(), source));
@@ -32,6 +35,17 @@ pub fn install_into<E>(
     });
     let _ = fs::remove_dir_all(&draft);
     moved
+}
+
+/// Removes what processes have left that were killed while they made `directory`. No other process may be making it.
+pub(crate) fn remove_drafts(directory: &Path) {
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return };
+    let prefix = format!("{}{DRAFT_SUFFIX}", name.to_string_lossy());
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +62,12 @@ mod tests {
         let write = |draft: &Path| fs::write(draft.join("a"), "1").map_err(|error| error.to_string());
         install_into(&target, write, |_, error| error.to_string()).unwrap();
         assert_eq!((fs::read_to_string(target.join("a")).unwrap(), entries()), ("1".to_owned(), 1));
+        // What a killed process left is removed, and nothing else.
+        fs::create_dir(dir.path().join("tool-1.part-1")).unwrap();
+        fs::create_dir(dir.path().join("tool-12")).unwrap();
+        remove_drafts(&target);
+        fs::remove_dir(dir.path().join("tool-12")).unwrap();
+        assert_eq!(entries(), 1);
         // Another process was first.
         install_into(&target, write, |_, error| error.to_string()).unwrap();
         assert_eq!(entries(), 1);

@@ -249,6 +249,26 @@ pub struct ArtifactListResponse {
     pub files: Vec<MlflowFile>,
 }
 
+/// A search for logged models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "SearchMlflowLoggedModels")]
+pub struct SearchLoggedModelsRequest {
+    /// The identifiers of the experiments.
+    pub experiment_ids: Vec<String>,
+    /// A filter: `name = 'digits'`.
+    pub filter: Option<String>,
+}
+
+/// Logged models: an empty list, because jobs publish models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "MlflowLoggedModels")]
+pub struct LoggedModelListResponse {
+    /// The models: an empty list.
+    pub models: Vec<String>,
+}
+
 /// An external run to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -17,11 +17,11 @@ function size(bytes) {
 
 const mounted = ({ dataset, version, job, path, mount }) => (job ? `job:${job}/output${path ? `/${path}` : ''}:${mount}` : `${dataset}${version ? `/${version}` : ''}:${mount}`);
 
-/** Options of `saggar run` that a job's specification is written as. `plugin` is the name or the file of the plugin. */
+/** Options of `saggar run` that a job's specification is written as. `plugin` is the name or the file of the plugin; null for a notebook. */
 function runWords(spec, plugin) {
   const option = (name, value) => (value === undefined || value === null ? [] : [name, String(value)]);
   return [
-    plugin,
+    ...(plugin === null ? ['--mode', 'notebook'] : [plugin]),
     ...option('--project', spec.project),
     ...(spec.data ?? []).flatMap((mount) => ['--data', mounted(mount)]),
     ...(spec.gpu_slots === undefined ? option('--device', spec.device) : [`--gpu=${decimal(spec.gpu_slots)}`]),
@@ -31,9 +31,11 @@ function runWords(spec, plugin) {
     ...(spec.preemptible ? ['--preemptible'] : []),
     ...option('--retry', spec.retry),
     ...option('--max-runtime', spec.max_runtime_seconds && time(spec.max_runtime_seconds)),
+    ...option('--idle-timeout', spec.notebook?.idle_timeout_seconds && time(spec.notebook.idle_timeout_seconds)),
     ...option('--memory', spec.memory_bytes && size(spec.memory_bytes)),
     ...option('--gpu-memory', spec.gpu_memory_bytes && size(spec.gpu_memory_bytes)),
     ...option('--experiment', spec.experiment),
+    ...(spec.secrets ?? []).flatMap((name) => ['--secret', name]),
     ...option('--message', spec.message),
   ];
 }

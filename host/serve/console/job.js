@@ -10,6 +10,7 @@ import { facts, heading, history, specification, title } from './facts.js';
 import { hasLineage, lineageOfJob, lineageRow } from './lineage.js';
 import { logView } from './log.js';
 import { loggedPanel } from './logged.js';
+import { askAddress, isNotebook, notebookPart } from './notebook.js';
 import { orders } from './orders.js';
 import { poll } from './poll.js';
 import { restart } from './restart.js';
@@ -23,7 +24,7 @@ const EVERY_MS = 10_000;
 
 /** Shows the page of the job `name` in `root` until the returned `leave` is called; `part` is `logs` or ''. */
 export function jobPage(root, { name, part }, live) {
-  const state = { job: null, attempts: [], events: [], files: null, checkpoints: null, error: null, busy: false, models: [], datasets: [] };
+  const state = { job: null, attempts: [], events: [], files: null, checkpoints: null, error: null, busy: false, models: [], datasets: [], notebook: {} };
   /** What is to be asked for. */
   const wanted = { whole: true, series: true, files: true };
   let seen = '';
@@ -48,6 +49,8 @@ export function jobPage(root, { name, part }, live) {
       return;
     }
     patch(parts.head, heading(job, state.busy));
+    parts.notebook.hidden = !isNotebook(job);
+    if (isNotebook(job)) patch(parts.notebook, notebookPart(job, state.notebook));
     patch(parts.facts, facts(job, state.phases ?? []));
     patch(parts.ribbon, title('Attempts'), ribbon(state.attempts, log.chosen()), attemptsTable(state.attempts));
     patch(parts.events, history(state.events));
@@ -136,7 +139,10 @@ export function jobPage(root, { name, part }, live) {
       const [job] = jobs.values();
       if (!job) return;
       const is = `${job.state} ${job.attempt}`;
-      if (is !== seen) Object.assign(wanted, { whole: true, series: true, files: true });
+      if (is !== seen) {
+        Object.assign(wanted, { whole: true, series: true, files: true });
+        state.notebook = {};
+      }
       else wanted.series = true;
       seen = is;
       if (state.job) state.job = { ...state.job, ...job };
@@ -175,9 +181,21 @@ export function jobPage(root, { name, part }, live) {
       note(error.message, error);
     }
   };
+  /** Opens the notebook in a new tab. Where the browser opens none, the link stays. */
+  async function openNotebook() {
+    state.notebook = { busy: true };
+    render();
+    state.notebook = await askAddress(name);
+    render();
+    const link = parts.notebook.querySelector('[data-notebook]');
+    link?.focus();
+    link?.click();
+  }
+
   listen(parts.page, 'click', {
     ...Object.fromEntries(Object.entries(orders).map(([key, order]) => [key, tell(order)])),
     restart: () => restart(state.job),
+    notebook: openNotebook,
     checkpoint: () => work(`${name} saves a checkpoint at its next step.`, () => ask('POST', jobPath(name, 'checkpoint'))),
     deploy: ({ dataset }) => deploy(state.job, Number(dataset.step)),
     attempt({ dataset }) {
@@ -219,6 +237,7 @@ function frame(root, name) {
   const parts = {
     head: h('header', { class: 'job-head' }),
     facts: card('job-facts', 'Facts'),
+    notebook: card('', 'Notebook'),
     lineage: card('', 'Lineage'),
     ribbon: card('', 'Attempts'),
     charts: h('div'),
@@ -233,7 +252,7 @@ function frame(root, name) {
   parts.rest = h(
     'div',
     { class: 'job-rest' },
-    parts.facts, parts.lineage, parts.ribbon, numbers, parts.logged, parts.log,
+    parts.notebook, parts.facts, parts.lineage, parts.ribbon, numbers, parts.logged, parts.log,
     h('div', { class: 'two files-row' }, parts.checkpoints, parts.files),
     h('div', { class: 'two' }, parts.spec, parts.events),
   );

@@ -11,6 +11,7 @@ import { jobsPage } from './jobs.js';
 import { modelsPage } from './models.js';
 import { modelGraphPage } from './modelgraph.js';
 import { newJobPage } from './newjob.js';
+import { newNotebookPage } from './newnotebook.js';
 import { overviewPage } from './overview.js';
 import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
@@ -31,6 +32,7 @@ const PAGES = {
   'compare-pipelines': ['pipelines', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'pipeline-run', live)],
   'compare-sweeps': ['sweeps', () => 'Compare', (root, names) => comparisonPage(root, names.filter(Boolean), 'sweep', live)],
   'new-job': ['jobs', () => 'New job', (root, [plugin = '']) => newJobPage(root, 'job', plugin, live)],
+  'new-notebook': ['jobs', () => 'New notebook', (root) => newNotebookPage(root, live)],
   'new-sweep': ['sweeps', () => 'New sweep', (root, [plugin = '']) => newJobPage(root, 'sweep', plugin, live)],
   experiments: ['experiments', ([name]) => name || 'Experiments', (root, [name = '']) => experimentsPage(root, name, live)],
   sweeps: ['sweeps', ([name]) => name || 'Sweeps', (root, [name = '']) => sweepsPage(root, name, live)],

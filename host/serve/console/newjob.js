@@ -7,6 +7,7 @@ import { note } from './dialogs.js';
 import { h, listen, patch } from './dom.js';
 import { short } from './format.js';
 import { METHODS, SEARCHES, declaredParameters, fieldOfError, hasRungs, mountPoints, projectOf, readJob, readSweep } from './jobform.js';
+import { NOTEBOOK_QUEUE } from './newnotebook.js';
 
 /** Shows the form of a `job` or a `sweep` in `root`; `wanted` is the digest or the name of the plugin to begin with, or ''. */
 export function newJobPage(root, kind, wanted, live) {
@@ -82,6 +83,7 @@ export function newJobPage(root, kind, wanted, live) {
     const chosen = plugin();
     return [
       choice('plugin', 'Plugin', [['', able().length ? 'Choose…' : 'No plugin trains here'], ...able().map((one) => [one.digest, label(one)])], 'The reference plugins of this server, and those that were uploaded by saggar run FILE.'),
+      !isSweep && state.queues.some(({ name }) => name === NOTEBOOK_QUEUE) && h('p', { class: 'note', 'data-key': 'notebook' }, 'Or ', h('a', { href: '#/new-notebook' }, 'start a notebook'), ', which runs no plugin.'),
       text('project', 'Project', { placeholder: projectOf(chosen), help: 'Jobs are numbered in their project.' }),
       text('experiment', 'Experiment', { help: 'A label that jobs share.' }),
     ];
@@ -175,7 +177,7 @@ export function newJobPage(root, kind, wanted, live) {
       text('gpu_memory_bytes', 'Device memory limit', { placeholder: 'none' }),
       text('max_runtime_seconds', 'Time limit', { placeholder: 'none', help: 'Such as 2h; the job is checkpointed and stopped.' }),
       text('retry', 'Retries', { placeholder: '5', inputmode: 'numeric', help: 'Attempts after the first, if the machine fails.' }),
-      choice('queue', 'Queue', [['', 'default'], ...state.queues.map(({ name }) => name).filter((name) => name !== 'default').map((name) => [name, name])]),
+      choice('queue', 'Queue', [['', 'default'], ...state.queues.map(({ name }) => name).filter((name) => !['default', NOTEBOOK_QUEUE].includes(name)).map((name) => [name, name])]),
       text('priority', 'Priority', { placeholder: '50', inputmode: 'numeric', help: '0 to 100; higher starts first.' }),
       choice('preemptible', 'Preemptible', [['', 'no'], ['true', 'yes: others can preempt it']]),
       text('seed', 'Seed', { placeholder: '0', inputmode: 'numeric' }),

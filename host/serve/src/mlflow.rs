@@ -11,6 +11,8 @@ pub(crate) mod error;
 mod experiments;
 mod filter;
 mod history;
+mod logged_artifacts;
+mod logged_models;
 mod logging;
 mod operations;
 mod order;

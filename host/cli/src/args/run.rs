@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
     /// The world that the plugin must implement: `train-plugin`, `model-plugin@0.1`; `saggar plugins worlds` lists them.
     #[arg(long, value_name = "WORLD")]
     pub(crate) env: Option<String>,
-    /// The purpose of the run [default: job].
+    /// The purpose of the run [default: the task's, else job].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<RunMode>,
     /// With --mode notebook: stop after this time without a running cell, a used terminal or a saved document
@@ -78,7 +78,8 @@ pub(crate) enum RunMode {
     Job,
     /// Serve the model that the job publishes: wait until the server answers from it, and print its address
     Serve,
-    /// Start JupyterLab on the server, and print its address. The plugin is not run: it only names the project
+    /// Start JupyterLab on the server, and print its address. The plugin is not run: it only names the project. A task
+    /// with mode = "notebook" needs no --mode
     Notebook,
 }
 

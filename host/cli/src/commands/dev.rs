@@ -43,12 +43,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> Result<i32, CliError> {
     let project = ProjectContext::require()?;
     let (name, task) = select_task(&project, args.task.as_deref())?;
+    let plugin = ProjectContext::plugin_of_task((name, task))?;
     // Checked before the first build, which takes a while, so that an unusable address is reported at once.
     let running = DevServer::find_running(args, &address, output)?;
     // Watched from before the first build, so that a save during the build is not lost.
-    let sources = SourceWatcher::watch(&project, &task.plugin)?;
+    let sources = SourceWatcher::watch(&project, plugin)?;
     let ending = DevShutdown::install();
-    let first = build_or_report(&project, task, &ending, output);
+    let first = build_or_report(&project, plugin, &ending, output);
     let server = match running {
         Some(server) => server,
         None => DevServer::start(args, address, &project, Arc::clone(&ending))?,
@@ -70,7 +71,7 @@ pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> 
             }
         };
         let began = Instant::now();
-        let component = build_or_report(&project, task, &ending, output);
+        let component = build_or_report(&project, plugin, &ending, output);
         dev.deploy_or_report(
             component,
             Some(SourceEdit { saved_at: saved, build_time: began.elapsed(), built_at: Instant::now() }),
@@ -93,14 +94,14 @@ fn select_task<'a>(
     }
 }
 
-/// Builds the component of the task's plugin. If the build fails, prints the compiler's output.
+/// Builds the component of a plugin of the project. If the build fails, prints the compiler's output.
 fn build_or_report(
     project: &ProjectContext,
-    task: &TaskSection,
+    plugin: &str,
     ending: &Arc<DevShutdown>,
     output: CliOutput,
 ) -> Option<ComponentSource> {
-    match run::build_plugin(project, &task.plugin, output, Some(ending)) {
+    match run::build_plugin(project, plugin, output, Some(ending)) {
         Ok(component) => Some(component),
         Err(failure) => {
             output.print_error(&failure);
@@ -221,7 +222,7 @@ impl DevSession<'_> {
     fn find_model(&self, component: &ComponentSource) -> Result<Option<String>, CliError> {
         let own = component.name().replace('_', "-");
         let of_plugin = |(name, model): (&String, &saggar_project::ModelSection)| {
-            (model.plugin.as_ref() == Some(&self.task.plugin)).then(|| name.clone())
+            (model.plugin.is_some() && model.plugin == self.task.plugin).then(|| name.clone())
         };
         let named = self.task.args.get("model").and_then(Value::as_str).map(str::to_owned);
         let named = named.or_else(|| self.project.manifest.models.iter().find_map(of_plugin)).or(Some(own));

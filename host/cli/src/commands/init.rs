@@ -243,7 +243,7 @@ mod tests {
             let text = project_file("mine", template);
             let manifest = saggar_project::ProjectManifest::parse(&text).map_err(|found| found.render("saggar.toml"));
             let manifest = manifest.unwrap_or_else(|found| panic!("{}: {found}", template.name));
-            assert_eq!(manifest.tasks["train"].plugin, "mine");
+            assert_eq!(manifest.tasks["train"].plugin.as_deref(), Some("mine"));
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resu
     if help::is_help_wanted(args) {
         return help::show_plugin_help(args, client, output);
     }
-    if args.mode == Some(RunMode::Notebook) {
+    if args.mode == Some(RunMode::Notebook) || notebook::is_notebook_task(args)? {
         return notebook::run_notebook(args, client, output);
     }
     if args.idle_timeout.is_some() {
@@ -91,6 +91,7 @@ fn spec_and_mode(args: &RunArgs, client: &ApiClient, output: CliOutput) -> Resul
     };
     let mode = args.mode.unwrap_or_else(|| match task.map(|(_, task)| task.mode) {
         Some(saggar_project::TaskMode::Serve) => RunMode::Serve,
+        Some(saggar_project::TaskMode::Notebook) => RunMode::Notebook,
         Some(saggar_project::TaskMode::Job) | None => RunMode::Job,
     });
     Ok((spec, mode))
@@ -128,7 +129,7 @@ pub(crate) fn section_spec(
 fn plugin_component(given: &RunInputs<'_>, output: CliOutput) -> Result<ComponentSource, CliError> {
     match (&given.args.plugin, given.project, given.task) {
         (Some(path), _, _) => component::named_component(path, given.args, output),
-        (None, Some(project), Some((_, task))) => build_plugin(project, &task.plugin, output, None),
+        (None, Some(project), Some(task)) => build_plugin(project, ProjectContext::plugin_of_task(task)?, output, None),
         (None, _, _) => ComponentSource::find_or_build(".".as_ref(), output),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use saggar_notebook::{
-    IdleAction, IdleMonitor, JUPYTERLAB_VERSION, NotebookError, NotebookFolders, NotebookServer, NotebookSettings,
-    NotebookToken, find_or_install, is_installed, resident_bytes,
+    IdleAction, IdleMonitor, JUPYTERLAB_VERSION, MemoryGroup, NotebookError, NotebookFolders, NotebookServer,
+    NotebookSettings, NotebookToken, find_or_install, is_installed, resident_bytes,
 };
 use saggar_plugin::TrainOutcome;
 use saggar_store::StateDir;
@@ -58,9 +58,12 @@ impl WorkerAttempt<'_> {
         if !is_installed() {
             self.log_notebook("info", format!("installing JupyterLab {JUPYTERLAB_VERSION}, once for all notebooks"));
         }
-        let environment = find_or_install()?;
+        let Some(environment) = find_or_install(&|| self.is_notebook_stopped())? else {
+            return Ok(TrainOutcome::Stopped);
+        };
         write_start_document(&folders)?;
         let variables = self.notebook_variables(secrets);
+        let group = self.notebook_memory_group();
         let settings = NotebookSettings {
             job: &self.start.name,
             folders: &folders,
@@ -68,9 +71,14 @@ impl WorkerAttempt<'_> {
             token: &token,
             mounts: &mounts,
             variables,
+            group: group.as_ref(),
         };
         let mut server = NotebookServer::start(&settings)?;
-        self.runtime.block_on(server.wait_until_ready(|| self.is_notebook_stopped()))?;
+        let ready = self.runtime.block_on(server.wait_until_ready(|| self.is_notebook_stopped()));
+        if ready.is_err() && group.as_ref().is_some_and(MemoryGroup::has_reached_limit) {
+            return Err(out_of_memory("all of its memory", self.notebook_memory_bytes()));
+        }
+        ready?;
         self.channel.send(&WorkerEvent::NotebookReady { socket: folders.socket(), token });
         let room = StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned());
         let outputs = OutputCopier::new(folders.output(), home.job_files(), self.start.job.clone(), room);
@@ -79,6 +87,7 @@ impl WorkerAttempt<'_> {
         let watch = NotebookWatch {
             attempt: self,
             server,
+            group,
             outputs,
             idle,
             rights,
@@ -87,6 +96,23 @@ impl WorkerAttempt<'_> {
             is_idle_reported: false,
         };
         watch.run()
+    }
+
+    /// Returns the group that limits the notebook's memory, or `None` if this machine has none: then it is measured. The
+    /// log says which.
+    fn notebook_memory_group(&self) -> Option<MemoryGroup> {
+        let limit = self.notebook_memory_bytes();
+        let group = MemoryGroup::create(&self.start.job, limit);
+        let means = match &group {
+            Some(_) => "by a control group",
+            None => "and measured twice a second, because no control group can be created",
+        };
+        self.log_notebook("info", format!("memory is limited to {limit} bytes, {means}"));
+        group
+    }
+
+    fn notebook_memory_bytes(&self) -> u64 {
+        self.start.spec.memory_bytes.unwrap_or(NOTEBOOK_MEMORY_BYTES_DEFAULT)
     }
 
     /// Returns the variables by which the notebook's programs find the server, and those of the job's secrets:
@@ -145,6 +171,8 @@ fn write_start_document(folders: &NotebookFolders) -> Result<(), AttemptFailure>
 struct NotebookWatch<'a> {
     attempt: &'a WorkerAttempt<'a>,
     server: NotebookServer,
+    /// Dropped after the server, because a group is removed when its processes have ended.
+    group: Option<MemoryGroup>,
     outputs: OutputCopier,
     idle: IdleMonitor,
     rights: JobRights,
@@ -163,7 +191,9 @@ impl NotebookWatch<'_> {
             }
             match self.server.ended() {
                 Ok(Some(status)) if status.success() => break Ok(TrainOutcome::Finished),
-                Ok(Some(status)) => break Err(NotebookError::Ended { status }.into()),
+                Ok(Some(status)) => {
+                    break Err(self.check_memory().err().unwrap_or(NotebookError::Ended { status }.into()));
+                }
                 Ok(None) => {}
                 Err(error) => break Err(error.into()),
             }
@@ -227,14 +257,16 @@ impl NotebookWatch<'_> {
     }
 
     fn check_memory(&self) -> Result<(), AttemptFailure> {
-        let limit = self.attempt.start.spec.memory_bytes.unwrap_or(NOTEBOOK_MEMORY_BYTES_DEFAULT);
+        let limit = self.attempt.notebook_memory_bytes();
         // A system without these figures limits nothing.
-        let used = resident_bytes(self.server.process_id()).unwrap_or(0);
-        if used <= limit {
-            return Ok(());
-        }
-        let message = format!("the notebook used {used} bytes of memory; its limit is {limit}, which --memory sets");
-        Err(AttemptFailure::permanent(OUT_OF_MEMORY, message))
+        let (is_exceeded, used) = match &self.group {
+            Some(group) => (group.has_reached_limit(), "all of its memory".to_owned()),
+            None => {
+                let used = resident_bytes(self.server.process_id()).unwrap_or(0);
+                (used > limit, format!("{used} bytes of memory"))
+            }
+        };
+        if is_exceeded { Err(out_of_memory(&used, limit)) } else { Ok(()) }
     }
 
     fn copy_outputs(&mut self, is_last: bool) {
@@ -242,6 +274,11 @@ impl NotebookWatch<'_> {
             self.attempt.log_notebook("info", line);
         }
     }
+}
+
+fn out_of_memory(used: &str, limit: u64) -> AttemptFailure {
+    let message = format!("the notebook used {used}; its limit is {limit} bytes, which --memory sets");
+    AttemptFailure::permanent(OUT_OF_MEMORY, message)
 }
 
 /// Returns a time in the largest unit that keeps it exact enough for people: `90 s`, `48 min`.

@@ -1,5 +1,6 @@
 //! `[task.NAME]`: the template of a job.
 
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -18,8 +19,8 @@ pub type TaskArguments = Map<String, Value>;
 /// The template of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskSection {
-    /// Name of the plugin's table in the file.
-    pub plugin: String,
+    /// Name of the plugin's table in the file; `None` exactly for a notebook, which runs no plugin.
+    pub plugin: Option<String>,
     /// The purpose of its runs.
     pub mode: TaskMode,
     /// The plugin's parameters.
@@ -34,6 +35,8 @@ pub struct TaskSection {
     pub secrets: Vec<String>,
     /// When it starts automatically, in UTC.
     pub schedule: Option<CronSchedule>,
+    /// How long a notebook can be idle before it stops.
+    pub idle_timeout: Option<Duration>,
     /// Its run options.
     pub run: RunOptions,
 }
@@ -46,11 +49,43 @@ pub enum TaskMode {
     Job,
     /// Train and serve the published model.
     Serve,
+    /// Run JupyterLab.
+    Notebook,
 }
 
+/// The modes by their names.
+const MODES: [(&str, TaskMode); 3] =
+    [("job", TaskMode::Job), ("serve", TaskMode::Serve), ("notebook", TaskMode::Notebook)];
+
+/// The keys of a task that say something about a training or a plugin, which a notebook does not run.
+const NOT_OF_NOTEBOOKS: [&str; 18] = [
+    "plugin",
+    "args",
+    "init_from",
+    "schedule",
+    "device",
+    "gpu",
+    "seed",
+    "gpu_memory",
+    "queue",
+    "preemptible",
+    "checkpoint",
+    "non_finite",
+    "precision",
+    "without",
+    "utilization",
+    "replicas",
+    "shards",
+    "record",
+];
+
 pub(super) fn read_task(table: &ManifestTable<'_>) -> Option<TaskSection> {
-    let plugin = table.required("plugin", "plugin = \"NAME\"", |item| item.table_reference(TableKind::Plugin));
-    let mode = table.optional("mode", |item| item.choice(&[("job", TaskMode::Job), ("serve", TaskMode::Serve)]));
+    let mode = table.optional("mode", |item| item.choice(&MODES)).unwrap_or_default();
+    let read_plugin = |item: &ManifestValue<'_>| item.table_reference(TableKind::Plugin);
+    let plugin = match mode {
+        TaskMode::Notebook => table.optional("plugin", read_plugin),
+        TaskMode::Job | TaskMode::Serve => table.required("plugin", "plugin = \"NAME\"", read_plugin),
+    };
     let args = table.optional("args", |item| Some(item.table()?.to_json_map().into_iter().collect()));
     let data = table.optional("data", read_mounts).unwrap_or_default();
     let message = table.optional("message", |item| item.string());
@@ -61,19 +96,41 @@ pub(super) fn read_task(table: &ManifestTable<'_>) -> Option<TaskSection> {
     });
     let secrets = table.optional("secrets", |item| item.list(ManifestValue::string)).unwrap_or_default();
     let schedule = table.optional("schedule", read_schedule);
+    let idle_timeout = table.optional("idle_timeout", |item| item.duration());
     let run = run_options::read_run_options(table);
+    report_keys_of_other_modes(table, mode);
     table.report_unknown_keys();
+    if mode != TaskMode::Notebook && plugin.is_none() {
+        return None;
+    }
     Some(TaskSection {
-        plugin: plugin?,
-        mode: mode.unwrap_or_default(),
+        plugin,
+        mode,
         args: args.unwrap_or_default(),
         data,
         message,
         init_from,
         secrets,
         schedule,
+        idle_timeout,
         run,
     })
+}
+
+/// Reports the keys that have no meaning in the task's mode.
+fn report_keys_of_other_modes(table: &ManifestTable<'_>, mode: TaskMode) {
+    let hint = |key: &str| format!("remove {key}, or the line with mode");
+    match mode {
+        TaskMode::Notebook => {
+            for key in NOT_OF_NOTEBOOKS {
+                table.report_if_present(key, "a notebook runs no plugin and trains nothing", &hint(key));
+            }
+        }
+        TaskMode::Job | TaskMode::Serve => {
+            let hint = "add mode = \"notebook\", or remove idle_timeout; max_runtime limits the time of a job";
+            table.report_if_present("idle_timeout", "only notebooks stop when they are idle", hint);
+        }
+    }
 }
 
 /// Reads mounts: `[{ from = "mnist/1", to = "/data" }]`, or in short `["mnist/1:/data"]`.

@@ -43,9 +43,41 @@ fn unknown_keys_are_errors() {
             saggar.toml:8:1: unknown key "priorty" in [task.t]
               hint: did you mean "priority"?
             saggar.toml:9:1: unknown key "colour" in [task.t]
-              hint: known keys: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, record, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization, without
+              hint: known keys: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, idle_timeout, init_from, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, record, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization, without
             saggar.toml:10:2: unknown key "tsak" in the file
               hint: did you mean "task"?"#]],
+    );
+}
+
+#[test]
+fn a_notebook_has_no_keys_of_a_training() {
+    let text =
+        "[task.explore]\nmode = \"notebook\"\nidle_timeout = \"30m\"\nmemory = \"8GiB\"\ndata = [\"mnist:/data\"]\n";
+    let manifest = ProjectManifest::parse(&format!("manifest = 1\n[project]\nname = \"p\"\n{text}")).unwrap();
+    let task = &manifest.tasks["explore"];
+    assert_eq!((task.mode, task.plugin.as_ref(), task.run.memory), (TaskMode::Notebook, None, Some(8 << 30)));
+    assert_eq!(task.idle_timeout, Some(std::time::Duration::from_secs(1800)));
+    check_manifest(
+        "[task.n]\nmode = \"notebook\"\nplugin = \"a\"\nreplicas = 2\nidle_timeout = \"0s\"\n\
+         [task.t]\nplugin = \"a\"\nidle_timeout = \"1h\"\n[sweep.s]\ntask = \"n\"\nspace = { lr = \"1,2\" }\nmetric = \"loss\"\n\
+         [pipeline.p]\n[[pipeline.p.step]]\nname = \"n\"\ntask = \"n\"\n[task.u]\nmode = \"lab\"\n",
+        expect![[r#"
+            saggar.toml:8:1: task.n.plugin: a notebook runs no plugin and trains nothing
+              hint: remove plugin, or the line with mode
+            saggar.toml:9:1: task.n.replicas: a notebook runs no plugin and trains nothing
+              hint: remove replicas, or the line with mode
+            saggar.toml:10:16: task.n.idle_timeout: expected a time above 0 with its unit, such as 90s, 10m or 1h, got "0s"
+              hint: such as idle_timeout = "90s"
+            saggar.toml:13:1: task.t.idle_timeout: only notebooks stop when they are idle
+              hint: add mode = "notebook", or remove idle_timeout; max_runtime limits the time of a job
+            saggar.toml:15:8: the task "n" is a notebook, which runs no plugin
+              hint: name a task with a plugin
+            saggar.toml:21:8: the task "n" is a notebook, which runs no plugin
+              hint: name a task with a plugin
+            saggar.toml:22:1: [task.u] has no plugin
+              hint: add a line such as plugin = "NAME"
+            saggar.toml:23:8: task.u.mode: expected "job" or "serve" or "notebook", got "lab"
+              hint: such as mode = "job""#]],
     );
 }
 

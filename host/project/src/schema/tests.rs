@@ -28,6 +28,10 @@ fn resolve_reference<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
 fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
     let schema = resolve_reference(root, schema);
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
+        // An alternative without a type only restricts the keys of the table that it belongs to.
+        if alternative["type"].is_null() && alternative["$ref"].is_null() && alternative["anyOf"].is_null() {
+            continue;
+        }
         collect_tables(root, alternative, path, found);
     }
     if schema["items"].is_object() {
@@ -137,6 +141,7 @@ fn schema_and_parser_agree_on_examples_and_errors() {
     assert_eq!(validate(MINIMAL_EXAMPLE), Vec::<String>::new());
     for (from, to) in [
         ("manifest = 1", "manifest = 2"),
+        ("mode = \"notebook\"", "mode = \"job\""),
         ("priority = 50", "priorty = 50"),
         ("priority = 50", "priority = 101"),
         ("gpu = \"preferred\"", "gpu = \"yes\""),

@@ -1,4 +1,4 @@
-//! Artefacts: the outputs of jobs. External runs have none.
+//! Artefacts: the outputs of jobs, and what they logged ([`logged_artifacts`]). External runs have none.
 //!
 //! MLflow's clients read the address of a run's artefacts, `mlflow-artifacts:/jobs/digits-7`, and list and fetch what is
 //! below it.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use saggar_rest::mlflow::{ArtifactListResponse, MlflowFile};
 use saggar_store::OutputFile;
 
 use super::experiments::required;
+use super::logged_artifacts;
 use super::runs::{EXTERNAL_ARTIFACTS, FoundRun, JOB_ARTIFACTS, find_run, run_info};
 use crate::access::ProjectScope;
 use crate::api::file_stream;
@@ -29,7 +31,7 @@ pub(super) async fn list_of_run(
     let id = parameters.get("run_id").or_else(|| parameters.get("run_uuid"));
     let found = find_run(&app, &sight, id.map_or_else(|| required(&parameters, "run_id"), Ok)?).await?;
     let folder = parameters.get("path").unwrap_or_default().trim_matches('/').to_owned();
-    let mut files = list_folder(&outputs(&app, &found).await?, &folder);
+    let mut files = list_folder(&files(&app, &found).await?, &folder);
     for file in files.iter_mut().filter(|_| !folder.is_empty()) {
         file.path = format!("{folder}/{}", file.path);
     }
@@ -43,7 +45,7 @@ pub(super) async fn list(
     parameters: QueryParameters,
 ) -> Result<Json<ArtifactListResponse>, ApiError> {
     let (found, folder) = find_place(&app, &sight, required(&parameters, "path")?).await?;
-    let files = list_folder(&outputs(&app, &found).await?, &folder);
+    let files = list_folder(&files(&app, &found).await?, &folder);
     Ok(Json(ArtifactListResponse { root_uri: None, files }))
 }
 
@@ -59,18 +61,24 @@ pub(super) async fn download(
 
 /// Returns an artefact of a run as it is now.
 pub(super) async fn artifact_response(app: &AppState, found: &FoundRun, file: &str) -> Result<Response, ApiError> {
-    let opened = match found {
-        FoundRun::Job(job, _) => app.jobs().open_output(&job.id, file).await?,
-        FoundRun::External(_) => None,
+    let FoundRun::Job(job, _) = found else { return Err(no_artifact(file)) };
+    let (body, bytes) = match app.jobs().open_output(&job.id, file).await? {
+        Some((content, bytes)) => (file_stream::stream_body(content, bytes), bytes),
+        None => {
+            let key = logged_artifacts::key_of_path(file).ok_or_else(|| no_artifact(file))?;
+            let read = app.jobs().read_logged_items(&job.id, vec![key]).await?.pop().flatten();
+            let content = read.ok_or_else(|| no_artifact(file))?;
+            let bytes = content.len() as u64;
+            (Body::from(content), bytes)
+        }
     };
-    let (content, bytes) = opened.ok_or_else(|| no_artifact(file))?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
         // A browser must not treat a file that a plugin wrote as a page of this server.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
-    Ok((headers, file_stream::stream_body(content, bytes)).into_response())
+    Ok((headers, body).into_response())
 }
 
 /// Returns the run of a path, and the path below its artefacts.
@@ -93,11 +101,14 @@ fn no_artifact(path: &str) -> ApiError {
     }
 }
 
-async fn outputs(app: &AppState, found: &FoundRun) -> Result<Vec<OutputFile>, ApiError> {
-    match found {
-        FoundRun::Job(job, _) => Ok(app.jobs().list_outputs(&job.id).await?),
-        FoundRun::External(_) => Ok(Vec::new()),
-    }
+/// Returns the outputs of a job and what it logged.
+async fn files(app: &AppState, found: &FoundRun) -> Result<Vec<OutputFile>, ApiError> {
+    let FoundRun::Job(job, _) = found else { return Ok(Vec::new()) };
+    let items = app.jobs().list_logged_items(&job.id).await?;
+    // An output of the same path comes later, and replaces the item in its folder.
+    let mut files: Vec<OutputFile> = items.iter().map(logged_artifacts::listed_file).collect();
+    files.extend(app.jobs().list_outputs(&job.id).await?);
+    Ok(files)
 }
 
 /// Returns the files and folders in a folder, by name, or the file of this path. Names are relative to the folder.

@@ -2,7 +2,7 @@
 
 use saggar_rest::mlflow::{
     CreateExperimentRequest, CreateRunRequest, LogBatchRequest, LogMetricRequest, LogTextRequest, RunReferenceRequest,
-    SearchExperimentsRequest, SearchRunsRequest, UpdateRunRequest,
+    SearchExperimentsRequest, SearchLoggedModelsRequest, SearchRunsRequest, UpdateRunRequest,
 };
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
@@ -34,10 +34,13 @@ fn read_operations() -> Vec<OpenApiOperation> {
             .with_query("max_results", ParameterType::Integer { min: 1 })
             .with_query("page_token", text())
             .with_errors(READ_ERRORS),
-        OpenApiOperation::get("/api/2.0/mlflow/artifacts/list", "The artefacts of a run: the outputs of a job")
-            .with_query("run_id", text())
-            .with_query("path", text())
-            .with_errors(READ_ERRORS),
+        OpenApiOperation::get(
+            "/api/2.0/mlflow/artifacts/list",
+            "The artefacts of a run: the outputs of a job, and what it logged",
+        )
+        .with_query("run_id", text())
+        .with_query("path", text())
+        .with_errors(READ_ERRORS),
         OpenApiOperation::get("/api/2.0/mlflow-artifacts/artifacts", "The artefacts in a folder of a run")
             .with_query("path", text())
             .with_errors(READ_ERRORS),
@@ -60,6 +63,9 @@ fn search_operations() -> Vec<OpenApiOperation> {
         OpenApiOperation::post("/api/2.0/mlflow/runs/search", "Runs, filtered and ordered")
             .with_body::<SearchRunsRequest>()
             .with_errors(&[400, 404, 408, 413]),
+        OpenApiOperation::post("/api/2.0/mlflow/logged-models/search", "An empty list of logged models")
+            .with_body::<SearchLoggedModelsRequest>()
+            .with_errors(&[400, 408, 413]),
     ]
 }
 

@@ -3,7 +3,7 @@
 use saggar_store::AccessAction;
 
 use super::operations::operations;
-use super::{artifacts, experiments, history, logging, runs, search};
+use super::{artifacts, experiments, history, logged_models, logging, runs, search};
 use crate::http_protocol::{HttpProtocol, HttpRoute};
 use crate::openapi::operation::OperationArea;
 
@@ -21,6 +21,7 @@ fn routes() -> Vec<HttpRoute> {
         HttpRoute::new("/api/2.0/mlflow/experiments/get-by-name").get(read, experiments::get_by_name),
         HttpRoute::new("/api/2.0/mlflow/experiments/create").post(write, experiments::create),
         HttpRoute::new("/api/2.0/mlflow/runs/search").post(read, search::search),
+        HttpRoute::new("/api/2.0/mlflow/logged-models/search").post(read, logged_models::search),
         HttpRoute::new("/api/2.0/mlflow/runs/get").get(read, runs::get),
         HttpRoute::new("/api/2.0/mlflow/metrics/get-history").get(read, history::get_history),
         HttpRoute::new("/api/2.0/mlflow/artifacts/list").get(read, artifacts::list_of_run),

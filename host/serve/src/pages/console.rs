@@ -90,6 +90,8 @@ const ASSETS: &[ConsoleAsset] = assets![
     "models.css",
     "models.js",
     "newjob.js",
+    "newnotebook.js",
+    "notebook.js",
     "orders.js",
     "overview.css",
     "overview.js",

@@ -53,7 +53,7 @@ fn apply_project_schedules(
         false => named.iter().map(|name| project.task(name)).collect::<Result<_, _>>()?,
     };
     let scheduled =
-        |(name, task): (&str, &TaskSection)| Some((name.to_owned(), task.plugin.clone(), task.schedule.clone()?));
+        |(name, task): (&str, &TaskSection)| Some((name.to_owned(), task.plugin.clone()?, task.schedule.clone()?));
     let scheduled: Vec<_> = all.into_iter().filter_map(scheduled).collect();
     if scheduled.is_empty() {
         return Err(CliError::invalid(format!("no such task of {PROJECT_FILE} has a schedule"))

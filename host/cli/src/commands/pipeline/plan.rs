@@ -103,7 +103,7 @@ fn task_of<'a>(project: &'a ProjectContext, expanded: &ExpandedStep) -> Option<&
 
 /// Returns the name of the plugin that a step runs.
 pub(super) fn plugin_of<'a>(project: &'a ProjectContext, expanded: &'a ExpandedStep) -> Option<&'a str> {
-    let of_task = || Some(task_of(project, expanded)?.plugin.as_str());
+    let of_task = || task_of(project, expanded)?.plugin.as_deref();
     expanded.section.plugin.as_deref().or_else(of_task)
 }
 
@@ -159,7 +159,7 @@ fn unused_fields(kind: StepKind) -> &'static [&'static str] {
 /// Returns the task of a step that has none.
 fn empty_task() -> TaskSection {
     TaskSection {
-        plugin: String::new(),
+        plugin: None,
         mode: TaskMode::Job,
         args: Map::new(),
         data: Vec::new(),
@@ -167,6 +167,7 @@ fn empty_task() -> TaskSection {
         init_from: None,
         secrets: Vec::new(),
         schedule: None,
+        idle_timeout: None,
         run: Default::default(),
     }
 }

@@ -135,8 +135,8 @@ fn find_declarations(args: &RunArgs, client: &ApiClient) -> Result<(String, Plug
         let (Some(project), Some(task)) = (project, args.task.as_deref()) else {
             return Err(CliError::invalid("expected a plugin or a task"));
         };
-        let (_, task) = project.task(task)?;
-        let component = component::built_component(&project, &task.plugin)?;
+        let plugin = ProjectContext::plugin_of_task(project.task(task)?)?;
+        let component = component::built_component(&project, plugin)?;
         let declares = PluginDeclarations::from_component(&component.read()?)
             .map_err(|error| CliError::invalid(format!("{component}: {error}")))?;
         return Ok((format!("--task {}", args.task.as_deref().unwrap_or_default()), declares));

@@ -1,6 +1,7 @@
 //! `saggar run --mode notebook`: submits a notebook and prints its address.
 
 use saggar_jobs::{JobSpec, NotebookSpec};
+use saggar_project::{PROJECT_FILE, TaskMode};
 use saggar_rest::jobs::JobDocument;
 use serde_json::Map;
 
@@ -23,6 +24,24 @@ pub(super) fn run_notebook(args: &RunArgs, client: &ApiClient, output: CliOutput
     job_follow::detach_on_interrupt(job.name.clone());
     notebook::wait_and_print_address(&job.name, client, output)?;
     Ok(0)
+}
+
+/// Returns whether the task of the project file that the arguments name is a notebook.
+///
+/// # Errors
+/// Fails if there is no such task, or if `--mode` contradicts it.
+pub(super) fn is_notebook_task(args: &RunArgs) -> Result<bool, CliError> {
+    let Some(name) = args.task.as_deref() else { return Ok(false) };
+    let Some(project) = ProjectContext::for_task(Some(name))? else { return Ok(false) };
+    let (_, task) = project.task(name)?;
+    match (task.mode, args.mode) {
+        (TaskMode::Notebook, None) => Ok(true),
+        (TaskMode::Notebook, Some(_)) => {
+            Err(CliError::invalid(format!("the task {name} of {PROJECT_FILE} is a notebook, which runs no plugin"))
+                .with_hint("leave --mode out to start it"))
+        }
+        (TaskMode::Job | TaskMode::Serve, _) => Ok(false),
+    }
 }
 
 /// Returns the specification: the data, secrets and limits of the task and the flags.
@@ -48,7 +67,7 @@ fn notebook_spec(args: &RunArgs) -> Result<JobSpec, CliError> {
     let given = RunInputs { args, project: project.as_ref(), task, user: &user };
     let mut spec = given.build_spec(&"0".repeat(64), named)?;
     let mut notebook = NotebookSpec::default();
-    if let Some(timeout) = args.idle_timeout {
+    if let Some(timeout) = args.idle_timeout.or(task.and_then(|(_, task)| task.idle_timeout)) {
         notebook.idle_timeout_seconds = timeout.as_secs_f64();
     }
     spec.notebook = Some(notebook);

@@ -90,7 +90,8 @@ pub(super) fn save_task(sweep: &SweepDocument, name: &str, output: CliOutput) ->
         text.push_str("# The task has its last parameters, not the schedule that led to the value.\n");
         lineage.iter().for_each(|line| text.push_str(&format!("# {line}\n")));
     }
-    text.push_str(&task_table(name, &section.plugin, &parameters, &spec));
+    let plugin = ProjectContext::plugin_of_task((task, section))?;
+    text.push_str(&task_table(name, plugin, &parameters, &spec));
     let path = project.root.join(PROJECT_FILE);
     let unreadable = |error: &dyn std::fmt::Display| CliError::invalid(format!("{}: {error}", path.display()));
     let invalid = |found: saggar_project::Diagnostics| {
@@ -178,7 +179,7 @@ mod tests {
         let file = format!("manifest = 1\n[project]\nname = \"p\"\n[plugin.net]\nsource = \"net.wasm\"\n{table}");
         let manifest = ProjectManifest::parse(&file).unwrap_or_else(|found| panic!("{found:?}: {file}"));
         let task = &manifest.tasks["best"];
-        assert_eq!((task.plugin.as_str(), task.data.len()), ("net", 2));
+        assert_eq!((task.plugin.as_deref(), task.data.len()), (Some("net"), 2));
         for (name, value) in parameters.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()) {
             assert_eq!(task.args.get(name), Some(value), "{name}");
         }

@@ -41,7 +41,7 @@ impl ComponentizeEnvironment {
         if !quiet && !environment.is_installed() {
             tracing::info!(version = VERSION, "installing componentize-py");
         }
-        let directory = environment.find_or_install().map_err(missing_tool)?;
+        let directory = environment.find_or_install(&|| false).map_err(missing_tool)?;
         Ok(ComponentizeEnvironment { python: interpreter(&directory) })
     }
 
