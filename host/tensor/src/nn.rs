@@ -36,7 +36,7 @@ pub use index::{gather_elements, gather_nd, scatter_elements, scatter_nd};
 pub use linear::{GemmOptions, gemm, linear};
 pub use loss::{accuracy, binary_cross_entropy, cross_entropy, mean_squared_error, one_hot};
 pub use movement::{pad_edge, pad_reflection, pad_symmetric, split, tile, triangular};
-pub use norm::{batch_normalization, instance_normalization, layer_normalization};
+pub use norm::{batch_normalization, instance_normalization, layer_normalization, per_image_standardization};
 pub use optimizer::{AdamOptions, AdamUpdate, SgdOptions, SgdUpdate, WeightDecay, adam, clip_by_global_norm, sgd};
 pub use pool::{Pool2dOptions, PoolRounding, average_pool2d, l2_pool2d, max_pool2d};
 pub use quantize::{dequantize_linear, quantize_linear};

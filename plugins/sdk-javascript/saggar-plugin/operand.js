@@ -250,6 +250,7 @@ export function concat(operands, axis) {
 const UNARY = [
     'abs', 'neg', 'sign', 'ceil', 'floor', 'roundEven', 'exp', 'log', 'sqrt', 'reciprocal', 'sin', 'cos', 'tan', 'tanh',
     'erf', 'identity', 'relu', 'sigmoid', 'gelu', 'hardSwish', 'softplus', 'softsign', 'logicalNot', 'stopGradient',
+    'perImageStandardization',
 ];
 const BINARY = [
     'add', 'sub', 'mul', 'div', 'pow', 'max', 'min', 'equal', 'notEqual', 'greater', 'greaterOrEqual', 'lesser',

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 PaddingMode = raw.PaddingMode
 ScatterReduction = raw.ScatterReduction
 InterpolationMode = raw.InterpolationMode
-InputOperandLayout = raw.InputOperandLayout
 
 Axes = int | Sequence[int] | None
 Size = int | Sequence[int]
@@ -128,9 +127,6 @@ class Operand:
     def __neg__(self) -> Operand:
         return self._unary("neg")
 
-    def __abs__(self) -> Operand:
-        return self._unary("abs")
-
     # Comparisons, as `uint8`.
 
     def __lt__(self, other: Operand | float) -> Operand:
@@ -182,6 +178,8 @@ class Operand:
     def abs(self) -> Operand:
         """The absolute value."""
         return self._unary("abs")
+
+    __abs__ = abs
 
     def sign(self) -> Operand:
         """-1, 0 or 1."""
@@ -481,8 +479,11 @@ class Operand:
 
     def layer_norm(self, axes: Sequence[int], scale: Operand, bias: Operand, epsilon: float = 1e-5) -> Operand:
         """Normalizes over `axes`, then scales and shifts."""
-        axes = [self._axis(axis) for axis in axes]
-        return self._unary("layer_normalization", scale.raw, bias.raw, axes, float(epsilon))
+        return self._unary("layer_normalization", scale.raw, bias.raw, [self._axis(it) for it in axes], float(epsilon))
+
+    def per_image_standardization(self) -> Operand:
+        """Normalizes each item of a batch over all its N elements: `(x - mean) / max(std, 1 / sqrt(N))`."""
+        return self._unary("per_image_standardization")
 
     def batch_norm(
         self, mean: Operand, variance: Operand, scale: Operand, bias: Operand, epsilon: float = 1e-5
@@ -495,6 +496,5 @@ def concat(operands: Sequence[Operand], axis: int) -> Operand:
     """Concatenates operands along `axis`."""
     if not operands:
         raise ValueError("there is no operand to concatenate")
-    first = operands[0]
-    axis = first._axis(axis)
-    return Operand(first.graph, call(first.graph.builder.concat, [it.raw for it in operands], axis))
+    graph, axis = operands[0].graph, operands[0]._axis(axis)
+    return Operand(graph, call(graph.builder.concat, [it.raw for it in operands], axis))

@@ -123,6 +123,7 @@ impl HostGraphBuilder for InstanceState {
         hard_swish => nn::hard_swish;
         softplus => nn::softplus;
         softsign => nn::softsign;
+        per_image_standardization => nn::per_image_standardization;
         stop_gradient => G::stop_gradient;
     }
 

@@ -1,9 +1,9 @@
 //! Normalization. `float16` is computed in `float32`, because squared differences soon leave its range.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
-use super::f32_compute::in_f32_with;
+use super::f32_compute::{in_f32, in_f32_with};
 use super::reduce::reduce_mean;
-use super::{check_float, check_rank, shift_by};
+use super::{check_float, check_rank, fill_like, shift_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
@@ -91,10 +91,47 @@ pub fn batch_normalization(
     })
 }
 
+/// Returns `(x - mean) / max(std, 1 / sqrt(N))` for each item of a batch, where mean and standard deviation are those of
+/// the population of the item's `N` elements. An item with equal elements becomes zeros. Float.
+///
+/// Shape: `x [batch, item...]` and result alike. Source: TensorFlow `tf.image.per_image_standardization`.
+///
+/// # Errors
+/// Returns `DType`, `UnknownNode` or `TooManyNodes`; `Rank` for a scalar.
+pub fn per_image_standardization(g: &mut GraphBuilder, x: NodeId) -> Result<NodeId, GraphError> {
+    let op = "per-image-standardization";
+    check_float(g, op, "input", x)?;
+    let got = g.descriptor_of(x)?.clone();
+    let rank = got.shape.rank();
+    if rank == 0 {
+        return Err(GraphError::Rank { op, operand: "input", least: 1, most: usize::MAX, got });
+    }
+    let axes: Vec<usize> = (1..rank).collect();
+    let elements: usize = got.shape.dims()[1..].iter().product();
+    in_f32(g, x, |g, x| {
+        let centred = centre(g, x, &axes)?;
+        // The first mean is rounded to the precision of the elements, which is coarse beside a small deviation from a
+        // large mean. The second mean is what the first one lacks.
+        let centred = centre(g, centred, &axes)?;
+        let squares = g.mul(centred, centred)?;
+        let variance = reduce_mean(g, squares, &axes, true)?;
+        // The limit of the variance instead of that of its root, whose derivative at 0 is infinite.
+        let least = fill_like(g, variance, 1.0 / elements as f64)?;
+        let variance = g.max(variance, least)?;
+        let deviation = g.sqrt(variance)?;
+        g.div(centred, deviation)
+    })
+}
+
+/// Returns `x - mean` over `axes`.
+fn centre(g: &mut GraphBuilder, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
+    let mean = reduce_mean(g, x, axes, true)?;
+    g.sub(x, mean)
+}
+
 /// Returns `(x - mean) / sqrt(variance + epsilon)` over `axes`.
 fn normalize(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId, GraphError> {
-    let mean = reduce_mean(g, x, axes, true)?;
-    let centred = g.sub(x, mean)?;
+    let centred = centre(g, x, axes)?;
     let squares = g.mul(centred, centred)?;
     let variance = reduce_mean(g, squares, axes, true)?;
     divide_by_deviation(g, centred, variance, epsilon)

@@ -2,7 +2,7 @@
 
 use saggar_tensor::nn::{self, AdamOptions, GemmOptions, InputLayout, SgdOptions};
 
-use super::{OperatorEntry, concat_flat, ints};
+use super::{OperatorEntry, concat_flat, floats, ints};
 
 pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("matmul", &[&[2, 3, 4], &[4, 2]], |g, x| g.matmul(x[0], x[1])),
@@ -31,6 +31,12 @@ pub(super) const ENTRIES: &[OperatorEntry] = &[
     }),
     ("instance-normalization, nhwc", &[&[2, 2, 3, 2], &[2]], |g, x| {
         nn::instance_normalization(g, x[0], Some(x[1]), None, 0.1, InputLayout::Nhwc)
+    }),
+    ("per-image-standardization", &[&[2, 3, 4]], |g, x| nn::per_image_standardization(g, x[0])),
+    ("per-image-standardization, of small deviations", &[&[2, 3, 4]], |g, x| {
+        let small = floats(g, &[1, 1, 1], &[0.01], x[0])?;
+        let x = g.mul(x[0], small)?;
+        nn::per_image_standardization(g, x)
     }),
     ("softmax-cross-entropy", &[&[3, 5]], |g, x| {
         let labels = ints(g, &[3], &[4.0, 0.0, 9.0])?;

@@ -111,7 +111,11 @@ fn check_normalized() -> Result<()> {
     let x = counting_operand(&[1, 2, 1, 2])?;
     let (scale, bias) = (floats(x.graph(), &[2], &[1.0, 2.0])?, floats(x.graph(), &[2], &[0.0, 5.0])?);
     let y = x.instance_normalization(Some(&scale), Some(&bias), 0.0, InputOperandLayout::Nchw)?;
-    expect_values("instance normalisation", &y, &[-1.0, 1.0, 3.0, 7.0])
+    expect_values("instance normalisation", &y, &[-1.0, 1.0, 3.0, 7.0])?;
+    // The deviation of 1 and 2 is 0.5, less than 1 / sqrt(2).
+    let x = counting_operand(&[2, 2])?.per_image_standardization()?;
+    let expected = 0.5f64.sqrt();
+    expect_values("per-image standardisation", &x, &[-expected, expected, -expected, expected])
 }
 
 fn check_recurrent() -> Result<()> {

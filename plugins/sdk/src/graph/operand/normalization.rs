@@ -68,6 +68,12 @@ impl Operand {
         self.graph.add_operand(|builder| builder.instance_normalization(&self.raw, scale, bias, epsilon, layout))
     }
 
+    unary! {
+        /// Returns `(x - mean) / max(std, 1 / sqrt(N))` for each item of a batch `[batch, item...]`, where mean and
+        /// standard deviation are those of the item's `N` elements. Float.
+        per_image_standardization;
+    }
+
     binary! {
         /// Returns the mean over the batch of each label's negative log-probability. `self` are the logits, `other` the
         /// labels.
