@@ -318,7 +318,9 @@ pub enum RecordError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No engine has this URL scheme.
-    #[error("{scheme}://: unknown kind of job records; expected sqlite:///absolute/path, or the path of a SQLite file")]
+    #[error(
+        "{scheme}://: unknown kind of job records; expected sqlite:///absolute/path, the path of a SQLite file, or postgres://USER@HOST/DATABASE"
+    )]
     UnknownEngine {
         /// The scheme. The rest of the URL can contain a password.
         scheme: String,

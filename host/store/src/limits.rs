@@ -236,6 +236,18 @@ pub const LOGGED_BINS_MAX: usize = 512;
 /// Milliseconds that a write to the records waits for another process's write.
 pub const RECORDS_BUSY_MS: u32 = 30_000;
 
+/// Connections of one process to PostgreSQL. A server accepts 100 by default.
+pub const POSTGRES_CONNECTIONS_MAX: u32 = 8;
+
+/// Milliseconds until a connection to PostgreSQL has to be open.
+pub const POSTGRES_CONNECT_MS_MAX: u32 = 5_000;
+
+/// Milliseconds without an answer of the host after which a connection to PostgreSQL is given up.
+pub const POSTGRES_SILENCE_MS_MAX: u32 = 15_000;
+
+/// Milliseconds for which a transaction is repeated while PostgreSQL cannot be reached, for example because it restarts.
+pub const POSTGRES_RETRY_MS_MAX: u32 = 15_000;
+
 /// Jobs in one result of `Records::list`.
 pub const JOBS_LISTED_MAX: u32 = 1_000;
 

@@ -1,7 +1,7 @@
 //! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches; [`open`] selects the engine by a URL. SQLite is the only one. Each method
-//! is one transaction and can block on the disk, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
+//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches; [`open`] selects the engine by a URL: SQLite or PostgreSQL. The
+//! queries are the same (`queries`). Each method is one transaction and can block on the disk or the network, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
 //! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
 //! decide which queued job starts next.
 
@@ -22,7 +22,10 @@ mod job;
 mod membership;
 mod pause;
 mod pipeline;
+mod postgres;
+mod queries;
 mod schedule;
+mod session;
 mod sqlite;
 mod state;
 mod sweep;
@@ -48,10 +51,12 @@ pub use sweep::{
     TrialState,
 };
 
+use postgres::PostgresRecords;
 use sqlite::SqliteRecords;
 
-/// Opens the records at a URL: `sqlite:///absolute/path`, or the path of a SQLite file. Creates the database or migrates
-/// its schema.
+/// Opens the records at a URL: `sqlite:///absolute/path`, the path of a SQLite file, or
+/// `postgres://USER@HOST:PORT/DATABASE?sslmode=...` for a database of PostgreSQL, which has to exist. Creates the schema or
+/// migrates it.
 ///
 /// # Errors
 /// Returns `UnknownEngine` for any other URL; `NewerSchema`; `Database`.
@@ -62,6 +67,9 @@ pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> 
     let path = match parts {
         None => Path::new(url),
         Some(("sqlite", path)) if path.starts_with('/') => Path::new(path),
+        Some(("postgres" | "postgresql", _)) => {
+            return Ok(Arc::new(PostgresRecords::open(url.to_str().unwrap_or_default())?));
+        }
         Some((scheme, _)) => return Err(RecordError::UnknownEngine { scheme: scheme.to_owned() }),
     };
     Ok(Arc::new(SqliteRecords::open(path)?))

@@ -3,39 +3,23 @@
 //! Several processes and threads can have it open. Writes are `BEGIN IMMEDIATE` transactions, so a decision and the
 //! write that follows from it are atomic. SQLite's types are private to this module.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
-use saggar_clock::UnixMillis;
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_iter};
 
-use super::{
-    ActiveJob, AnnotationChange, AttemptUsage, ClaimedJob, ExperimentCount, ExperimentMembers, JobAnnotations,
-    JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobMembership, JobRecord, JobRecords, JobSchedule, JobState,
-    MetricPoint, NewJob, PausePoint, QueuedJob, StateReason, UsageTotal,
+use super::session::{
+    RecordLock, RecordsEngine, Session, SqlDialect, SqlRow, SqlValue, TransactionError, TransactionResult, column_error,
 };
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
-mod annotation;
-mod event;
-mod job;
-mod membership;
-mod pause;
-mod pipeline;
-mod removal;
-mod row;
-mod schedule;
-mod series;
-mod sweep;
 #[cfg(test)]
 mod tests;
-mod thinning;
-mod usage_totals;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
@@ -54,6 +38,9 @@ pub(super) const SCHEMAS: [&str; 12] = [
     include_str!("sqlite/populations.sql"),
 ];
 
+/// Prepared statements of a connection. All queries together are fewer.
+const STATEMENTS_CACHED: usize = 128;
+
 /// The records in one SQLite file.
 #[derive(Debug)]
 pub(super) struct SqliteRecords {
@@ -61,37 +48,72 @@ pub(super) struct SqliteRecords {
     connection: Mutex<Connection>,
 }
 
-/// The ways a transaction's body can end, before the database's path is added.
-enum TransactionError {
-    Sql(rusqlite::Error),
-    Record(RecordError),
-}
-
 impl From<rusqlite::Error> for TransactionError {
     fn from(error: rusqlite::Error) -> TransactionError {
-        TransactionError::Sql(error)
+        TransactionError::Engine(error.into())
     }
-}
-
-impl From<RecordError> for TransactionError {
-    fn from(error: RecordError) -> TransactionError {
-        TransactionError::Record(error)
-    }
-}
-
-type TransactionResult<T> = Result<T, TransactionError>;
-
-/// Returns the limit of a listing; 0 means the maximum.
-fn clamp_limit(limit: u32, max: u32) -> u32 {
-    if limit == 0 { max } else { limit.min(max) }
 }
 
 /// Returns SQLite's error as one that names no engine. A full disk becomes an I/O error of that kind.
-fn database_error(path: &Path, error: rusqlite::Error) -> RecordError {
-    let is_disk_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
-    let source: Box<dyn std::error::Error + Send + Sync> =
-        if is_disk_full { io::Error::new(io::ErrorKind::StorageFull, error).into() } else { error.into() };
+fn database_error(path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RecordError {
+    let error = error.into();
+    let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+    let is_disk_full = code == Some(rusqlite::ErrorCode::DiskFull);
+    let source = if is_disk_full { io::Error::new(io::ErrorKind::StorageFull, error).into() } else { error };
     RecordError::Database { database: path.display().to_string(), source }
+}
+
+impl ToSql for SqlValue<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            SqlValue::Null => ValueRef::Null,
+            SqlValue::Bool(value) => ValueRef::Integer(value.into()),
+            SqlValue::Integer(value) => ValueRef::Integer(value),
+            SqlValue::Real(value) => ValueRef::Real(value),
+            SqlValue::Text(value) => ValueRef::Text(value.as_bytes()),
+        }))
+    }
+}
+
+impl SqlRow for Row<'_> {
+    fn value(&self, column: usize) -> TransactionResult<SqlValue<'_>> {
+        Ok(match self.get_ref(column)? {
+            ValueRef::Null => SqlValue::Null,
+            ValueRef::Integer(value) => SqlValue::Integer(value),
+            ValueRef::Real(value) => SqlValue::Real(value),
+            ValueRef::Text(text) => SqlValue::Text(str::from_utf8(text).map_err(|error| column_error(column, error))?),
+            ValueRef::Blob(_) => return Err(column_error(column, "unexpected bytes")),
+        })
+    }
+}
+
+impl Session for Transaction<'_> {
+    fn execute(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<usize> {
+        Ok(self.prepare_cached(sql)?.execute(params_from_iter(params))?)
+    }
+
+    fn query(
+        &self,
+        sql: &str,
+        params: &[SqlValue<'_>],
+        each: &mut dyn FnMut(&dyn SqlRow) -> TransactionResult<()>,
+    ) -> TransactionResult<()> {
+        let mut statement = self.prepare_cached(sql)?;
+        let mut rows = statement.query(params_from_iter(params))?;
+        while let Some(row) = rows.next()? {
+            each(row)?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self, _lock: RecordLock<'_>) -> TransactionResult<()> {
+        // Immediate transactions are serial.
+        Ok(())
+    }
+
+    fn dialect(&self) -> SqlDialect {
+        SqlDialect::Sqlite
+    }
 }
 
 impl SqliteRecords {
@@ -115,6 +137,7 @@ impl SqliteRecords {
 
     fn from_connection(path: &Path, opened: rusqlite::Result<Connection>) -> Result<SqliteRecords, RecordError> {
         let connection = opened.and_then(|connection| {
+            connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
             vacuum::enable_incremental_vacuum(&connection)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -124,7 +147,7 @@ impl SqliteRecords {
         });
         let connection = connection.map_err(|error| database_error(path, error))?;
         let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
-        records.write(|tx| records.migrate(tx))?;
+        records.transaction(TransactionBehavior::Immediate, |tx| records.migrate(tx))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
             tracing::warn!(path = %path.display(), %error, "disk space of removed records was not freed; `saggar gc` tries again");
         }
@@ -150,14 +173,6 @@ impl SqliteRecords {
         self.connection.lock()
     }
 
-    fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>) -> Result<T, RecordError> {
-        self.transaction(TransactionBehavior::Immediate, body)
-    }
-
-    fn read<T>(&self, body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>) -> Result<T, RecordError> {
-        self.transaction(TransactionBehavior::Deferred, body)
-    }
-
     fn transaction<T>(
         &self,
         behaviour: TransactionBehavior,
@@ -171,241 +186,28 @@ impl SqliteRecords {
             Ok(value)
         };
         run().map_err(|failure| match failure {
-            TransactionError::Sql(error) => database_error(&self.path, error),
+            TransactionError::Engine(error) => database_error(&self.path, error),
             TransactionError::Record(error) => error,
         })
     }
 }
 
-impl JobRecords for SqliteRecords {
-    fn submit(&self, job: &NewJob, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
-        job::validate(job)?;
-        self.write(|tx| job::submit(tx, job, now_ms))
+impl RecordsEngine for SqliteRecords {
+    fn read<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+        self.transaction(TransactionBehavior::Deferred, |tx| body(tx))
     }
 
-    fn find_by_idempotency_key(&self, key: &str) -> Result<Option<JobRecord>, RecordError> {
-        self.read(|tx| job::find_by_idempotency_key(tx, key))
+    fn write<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+        self.transaction(TransactionBehavior::Immediate, |tx| body(tx))
     }
 
-    fn get(&self, name_or_id: &str) -> Result<JobRecord, RecordError> {
-        self.read(|tx| job::get(tx, name_or_id))
+    fn free_log_space(&self) {
+        // A log that cannot be truncated now is truncated after the next removal.
+        let _ = vacuum::truncate_log(&self.connection());
     }
 
-    fn list(&self, filter: &JobFilter) -> Result<Vec<JobRecord>, RecordError> {
-        self.read(|tx| job::list(tx, filter))
-    }
-
-    fn projects(&self) -> Result<Vec<(String, UnixMillis, UnixMillis)>, RecordError> {
-        self.read(job::projects)
-    }
-
-    fn count_by_state(&self) -> Result<Vec<(JobState, u64)>, RecordError> {
-        self.read(job::count_by_state)
-    }
-
-    fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError> {
-        self.read(job::queued_jobs)
-    }
-
-    fn unfinished_specs_with(&self, text: &str) -> Result<Vec<String>, RecordError> {
-        self.read(|tx| job::unfinished_specs_with(tx, text))
-    }
-
-    fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError> {
-        self.read(job::active_jobs)
-    }
-
-    fn claim(&self, id: &str, pool: &str, now_ms: UnixMillis) -> Result<Option<ClaimedJob>, RecordError> {
-        self.write(|tx| job::claim(tx, id, pool, now_ms))
-    }
-
-    fn take_over(&self, id: &str, now_ms: UnixMillis) -> Result<JobLease, RecordError> {
-        self.write(|tx| job::take_over(tx, id, now_ms))
-    }
-
-    fn jobs_left_active(&self) -> Result<Vec<JobRecord>, RecordError> {
-        self.read(job::list_active)
-    }
-
-    fn set_state(
-        &self,
-        lease: &JobLease,
-        state: JobState,
-        reason: &StateReason,
-        now_ms: UnixMillis,
-    ) -> Result<(), RecordError> {
-        self.write(|tx| job::set_state(tx, lease, state, reason, now_ms))
-    }
-
-    fn set_device(&self, lease: &JobLease, device: &str, exact: bool) -> Result<(), RecordError> {
-        self.write(|tx| job::set_device(tx, lease, device, exact))
-    }
-
-    fn record_progress(
-        &self,
-        lease: &JobLease,
-        step: u64,
-        steps_target: u64,
-        usage: &AttemptUsage,
-    ) -> Result<Option<StateReason>, RecordError> {
-        self.write(|tx| job::record_progress(tx, lease, step, steps_target, usage))
-    }
-
-    fn record_metrics(&self, lease: &JobLease, points: &[MetricPoint]) -> Result<(), RecordError> {
-        self.write(|tx| series::record_points(tx, lease, points))
-    }
-
-    fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: UnixMillis) -> Result<(), RecordError> {
-        self.write(|tx| {
-            job::get(tx, id)?;
-            event::record(tx, id, kind, text, now_ms)
-        })
-    }
-
-    fn finish_attempt(
-        &self,
-        lease: &JobLease,
-        state: JobState,
-        reason: &StateReason,
-        usage: &AttemptUsage,
-        now_ms: UnixMillis,
-    ) -> Result<(), RecordError> {
-        self.write(|tx| job::finish_attempt(tx, lease, state, reason, usage, now_ms))
-    }
-
-    fn finish_job(
-        &self,
-        lease: &JobLease,
-        state: JobState,
-        reason: &StateReason,
-        now_ms: UnixMillis,
-    ) -> Result<JobRecord, RecordError> {
-        self.write(|tx| job::finish(tx, lease, state, reason, now_ms))
-    }
-
-    fn requeue(
-        &self,
-        lease: &JobLease,
-        reason: &StateReason,
-        not_before_ms: UnixMillis,
-        now_ms: UnixMillis,
-    ) -> Result<JobRecord, RecordError> {
-        self.write(|tx| job::requeue(tx, lease, reason, not_before_ms, now_ms))
-    }
-
-    fn pause_at_point(
-        &self,
-        lease: &JobLease,
-        point: &PausePoint,
-        usage: &AttemptUsage,
-        now_ms: UnixMillis,
-    ) -> Result<JobRecord, RecordError> {
-        self.write(|tx| pause::pause_at_point(tx, lease, point, usage, now_ms))
-    }
-
-    fn set_pause(&self, id: &str, point: Option<&PausePoint>, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
-        point.map_or(Ok(()), PausePoint::validate)?;
-        self.write(|tx| pause::set_pause(tx, id, point, now_ms))
-    }
-
-    fn request_stop(&self, id: &str, reason: &StateReason, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
-        self.write(|tx| job::request_stop(tx, id, reason, now_ms))
-    }
-
-    fn remove(&self, id: &str) -> Result<JobRecord, RecordError> {
-        while self.write(|tx| removal::remove_some_points(tx, id))? {
-            // A log that cannot be truncated now is truncated after the next removal.
-            let _ = vacuum::truncate_log(&self.connection());
-        }
-        let job = self.write(|tx| removal::remove(tx, id))?;
-        if let Err(error) = self.compact() {
-            tracing::warn!(job = job.name, %error, "the disk space of its records was not freed; `saggar gc` tries again");
-        }
-        Ok(job)
-    }
-
-    fn compact(&self) -> Result<(), RecordError> {
+    fn return_disk_space(&self) -> Result<(), RecordError> {
         let given = vacuum::reclaim(&self.connection(), &self.path);
         given.map_err(|error| database_error(&self.path, error))
-    }
-
-    fn usage_totals(&self) -> Result<Vec<UsageTotal>, RecordError> {
-        self.read(usage_totals::list)
-    }
-
-    fn attempts(&self, id: &str) -> Result<Vec<JobAttempt>, RecordError> {
-        self.read(|tx| {
-            job::get(tx, id)?;
-            row::list_attempts(tx, id)
-        })
-    }
-
-    fn series_names(&self, id: &str) -> Result<Vec<String>, RecordError> {
-        self.read(|tx| series::names(tx, id))
-    }
-
-    fn series(&self, id: &str, name: &str, from_step: u64, limit: u32) -> Result<Vec<MetricPoint>, RecordError> {
-        self.read(|tx| series::points(tx, id, name, from_step, limit))
-    }
-
-    fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError> {
-        self.read(|tx| series::details(tx, ids))
-    }
-
-    fn annotate(&self, name_or_id: &str, change: &AnnotationChange) -> Result<JobAnnotations, RecordError> {
-        self.write(|tx| annotation::annotate(tx, name_or_id, change))
-    }
-
-    fn experiments(&self) -> Result<Vec<ExperimentCount>, RecordError> {
-        self.read(annotation::experiments)
-    }
-
-    fn experiment_members(
-        &self,
-        experiment: &str,
-        projects: Option<&[String]>,
-    ) -> Result<ExperimentMembers, RecordError> {
-        self.read(|tx| annotation::experiment_members(tx, experiment, projects))
-    }
-
-    fn job_membership(&self, name_or_id: &str) -> Result<JobMembership, RecordError> {
-        self.read(|tx| membership::read(tx, name_or_id))
-    }
-
-    fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| event::list(tx, id, after, limit))
-    }
-
-    fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| event::list_newest(tx, id, limit))
-    }
-
-    fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<JobEvent>, RecordError> {
-        self.read(|tx| event::list_of_kinds(tx, id, kinds))
-    }
-
-    fn count_events(&self, id: &str, kind: &str) -> Result<u64, RecordError> {
-        self.read(|tx| event::count(tx, id, kind))
-    }
-
-    fn put_schedule(&self, schedule: &JobSchedule) -> Result<(), RecordError> {
-        schedule::validate(schedule)?;
-        self.write(|tx| schedule::put(tx, schedule))
-    }
-
-    fn schedules(&self) -> Result<Vec<JobSchedule>, RecordError> {
-        self.read(schedule::list)
-    }
-
-    fn remove_schedule(&self, name: &str) -> Result<bool, RecordError> {
-        self.write(|tx| schedule::remove(tx, name))
-    }
-
-    fn advance_schedule(&self, name: &str, due_ms: UnixMillis, job: Option<&str>) -> Result<bool, RecordError> {
-        self.write(|tx| schedule::advance(tx, name, due_ms, job))
-    }
-
-    fn newest_event_sequence(&self) -> Result<u64, RecordError> {
-        self.read(event::newest_sequence)
     }
 }

@@ -1,16 +1,17 @@
 //! The tests that every implementation of [`JobRecords`] must pass. `record_suite!` at the end lists them.
 
-use tempfile::TempDir;
-
+use super::postgres::tests::test_server::TestServer;
 use super::*;
 use crate::limits::SERIES_MAX;
 
 pub(super) mod bounds;
 mod events;
 mod pause;
+mod pipelines;
 mod rights;
 mod sweeps;
 mod urls;
+mod usage;
 
 use bounds::{
     a_backward_clock_jump_does_not_delay_a_requeued_job, invalid_jobs_are_refused,
@@ -21,21 +22,35 @@ use pause::{
     a_paused_job_is_not_claimed_until_it_is_to_continue, a_queued_job_is_paused_at_once_and_can_be_stopped,
     a_worker_that_saved_for_an_outdated_pause_is_followed_by_another, an_invalid_pause_is_refused,
 };
+use pipelines::{
+    a_pipeline_schedule_is_advanced_once_for_each_time, a_restart_begins_other_attempts_and_old_ones_do_not_change,
+    a_step_changes_only_from_the_expected_state, runs_are_numbered_and_created_once_for_a_key,
+};
 use rights::a_job_keeps_the_rights_that_it_was_submitted_with;
 use sweeps::{
     a_decision_is_recorded_once_and_only_on_the_state_that_it_follows_from,
     a_sweep_keeps_its_fields_and_its_idempotency_key,
 };
+use usage::{a_removed_job_still_counts_in_the_usage_totals, usage_totals_do_not_change_when_a_job_finishes};
 
-/// Returns new records, and the directory that they are in.
-fn sqlite_file() -> (Option<TempDir>, Arc<dyn JobRecords>) {
+/// New records, and what they need until the end of the test.
+type EngineFixture = (Box<dyn std::any::Any>, Arc<dyn JobRecords>);
+
+fn sqlite_file() -> Option<EngineFixture> {
     let directory = tempfile::tempdir().unwrap();
     let records = open(directory.path().join("saggar.db")).unwrap();
-    (Some(directory), records)
+    Some((Box::new(directory), records))
 }
 
-fn sqlite_memory() -> (Option<TempDir>, Arc<dyn JobRecords>) {
-    (None, Arc::new(SqliteRecords::open_in_memory()))
+fn sqlite_memory() -> Option<EngineFixture> {
+    Some((Box::new(()), Arc::new(SqliteRecords::open_in_memory())))
+}
+
+/// Returns `None` if PostgreSQL is not installed and not required.
+fn postgres_server() -> Option<EngineFixture> {
+    let server = TestServer::start()?;
+    let records = open(server.create_database()).unwrap();
+    Some((Box::new(server), records))
 }
 
 pub(super) fn new_job(project: &str) -> NewJob {
@@ -336,26 +351,6 @@ fn a_submitted_job_keeps_every_field(records: &dyn JobRecords) {
     assert_eq!((records.list(&of("lr")).unwrap().len(), records.list(&of("other")).unwrap().len()), (1, 0));
 }
 
-fn a_removed_job_still_counts_in_the_usage_totals(records: &dyn JobRecords) {
-    let id = records.submit(&NewJob { owner: Some("ci".to_owned()), ..new_job("p") }, 1).unwrap().id;
-    assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
-    let lease = claim(records);
-    records.record_metrics(&lease, &[point(1, 1.0)]).unwrap();
-    let usage = AttemptUsage { gpu_seconds: 1.5, wall_seconds: 2.5, ..AttemptUsage::default() };
-    records.record_progress(&lease, 1, 1, &usage).unwrap();
-    assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
-    records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), 3).unwrap();
-    let spent = records.usage_totals().unwrap();
-    let expected =
-        UsageTotal { project: "p".to_owned(), owner: Some("ci".to_owned()), gpu_seconds: 1.5, wall_seconds: 2.5 };
-    assert_eq!(spent, std::slice::from_ref(&expected));
-    assert_eq!(records.remove(&id).unwrap().name, "p-1");
-    assert!(matches!(records.get("p-1"), Err(RecordError::NoSuchJob { .. })));
-    assert!(records.events(None, 0, 0).unwrap().is_empty());
-    assert_eq!(records.usage_totals().unwrap(), [expected]);
-    assert_eq!(records.submit(&new_job("p"), 4).unwrap().name, "p-2");
-}
-
 fn a_schedule_is_advanced_once_for_each_due_time(records: &dyn JobRecords) {
     let schedule = JobSchedule {
         name: "nightly".to_owned(),
@@ -381,39 +376,6 @@ fn a_schedule_is_advanced_once_for_each_due_time(records: &dyn JobRecords) {
     assert!(records.remove_schedule("nightly").unwrap());
     assert!(!records.remove_schedule("nightly").unwrap());
     assert!(!records.advance_schedule("nightly", 11, None).unwrap());
-}
-
-/// A job's usage is counted once, however the job ends.
-fn usage_totals_do_not_change_when_a_job_finishes(records: &dyn JobRecords) {
-    let wall = || records.usage_totals().unwrap().iter().map(|spent| spent.wall_seconds).sum::<f64>();
-    let usage = |wall_seconds| AttemptUsage { wall_seconds, ..AttemptUsage::default() };
-    let submit = || records.submit(&new_job("p"), 1).unwrap().id;
-    let cancelled = submit();
-    records.request_stop(&cancelled, &reason("USER"), 2).unwrap();
-    assert!(records.usage_totals().unwrap().is_empty(), "it never ran");
-    // Two attempts, then stopped in the queue.
-    let id = submit();
-    for seconds in [1.0, 2.0] {
-        let lease = claim(records);
-        records.record_progress(&lease, 1, 9, &usage(seconds)).unwrap();
-        records.requeue(&lease, &reason("PREEMPTED"), 0, 3).unwrap();
-    }
-    assert_eq!(wall(), 3.0);
-    records.request_stop(&id, &reason("USER"), 4).unwrap();
-    assert_eq!(wall(), 3.0);
-    assert!(records.request_stop(&id, &reason("USER"), 5).is_err());
-    // Stopped while running.
-    let id = submit();
-    let lease = claim(records);
-    records.request_stop(&id, &reason("USER"), 6).unwrap();
-    records.finish_attempt(&lease, JobState::Cancelled, &reason("USER"), &usage(4.0), 7).unwrap();
-    records.requeue(&lease, &reason("PREEMPTED"), 0, 8).unwrap();
-    assert_eq!(wall(), 7.0);
-    assert!(records.finish_job(&lease, JobState::Cancelled, &reason("USER"), 9).is_err());
-    assert!(records.requeue(&lease, &reason("PREEMPTED"), 0, 9).is_err());
-    assert_eq!(wall(), 7.0);
-    records.remove(&id).unwrap();
-    assert_eq!((wall(), records.usage_totals().unwrap().len()), (7.0, 1));
 }
 
 #[test]
@@ -448,8 +410,9 @@ macro_rules! engine_tests {
         mod $engine {
             $(#[test]
             fn $test() {
-                let (_directory, records) = super::$engine();
-                super::$test(&*records);
+                if let Some((_engine, records)) = super::$engine() {
+                    super::$test(&*records);
+                }
             })*
         }
     };
@@ -459,6 +422,7 @@ macro_rules! record_suite {
     ($($test:ident)*) => {
         engine_tests!(sqlite_file: $($test)*);
         engine_tests!(sqlite_memory: $($test)*);
+        engine_tests!(postgres_server: $($test)*);
     };
 }
 
@@ -490,4 +454,8 @@ record_suite! {
     an_invalid_pause_is_refused
     a_sweep_keeps_its_fields_and_its_idempotency_key
     a_decision_is_recorded_once_and_only_on_the_state_that_it_follows_from
+    runs_are_numbered_and_created_once_for_a_key
+    a_step_changes_only_from_the_expected_state
+    a_restart_begins_other_attempts_and_old_ones_do_not_change
+    a_pipeline_schedule_is_advanced_once_for_each_time
 }

@@ -1,15 +1,14 @@
 //! Deletes jobs. The totals of their usage stay, see `usage_totals`.
 
-use rusqlite::{Transaction, params};
-
-use super::{TransactionResult, job};
+use super::job;
 use crate::error::RecordError;
 use crate::limits::RECORDS_REMOVAL_BATCH;
 use crate::records::JobRecord;
+use crate::records::session::{Session, TransactionResult, params};
 
 /// Returns the job if it has finished.
-fn get_finished_job(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRecord> {
-    let job = job::get(tx, id)?;
+fn get_finished_job(tx: &dyn Session, id: &str) -> TransactionResult<JobRecord> {
+    let job = job::get_locked(tx, id)?;
     if !job.state.is_final() {
         let expected = "must be over before it can be removed";
         return Err(RecordError::Invalid { field: "job", value: job.name, expected }.into());
@@ -18,7 +17,7 @@ fn get_finished_job(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobReco
 }
 
 /// Removes a batch of points of a finished job. Returns whether there can be more.
-pub(super) fn remove_some_points(tx: &Transaction<'_>, id: &str) -> TransactionResult<bool> {
+pub(super) fn remove_some_points(tx: &dyn Session, id: &str) -> TransactionResult<bool> {
     let job = get_finished_job(tx, id)?;
     let removed = tx.execute(
         "DELETE FROM metrics WHERE job = ?1 AND (name, step, attempt) IN \
@@ -28,11 +27,11 @@ pub(super) fn remove_some_points(tx: &Transaction<'_>, id: &str) -> TransactionR
     Ok(removed == RECORDS_REMOVAL_BATCH as usize)
 }
 
-pub(super) fn remove(tx: &Transaction<'_>, id: &str) -> TransactionResult<JobRecord> {
+pub(super) fn remove(tx: &dyn Session, id: &str) -> TransactionResult<JobRecord> {
     let job = get_finished_job(tx, id)?;
     for table in ["metrics", "latest", "events", "attempts", "annotations"] {
-        tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), [&job.id])?;
+        tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), params![job.id])?;
     }
-    tx.execute("DELETE FROM jobs WHERE id = ?1", [&job.id])?;
+    tx.execute("DELETE FROM jobs WHERE id = ?1", params![job.id])?;
     Ok(job)
 }

@@ -1,36 +1,34 @@
 //! The usage of all jobs by project and owner. The usage of finished jobs is kept as sums, which outlive the jobs.
 
-use rusqlite::{Transaction, params};
-
-use super::TransactionResult;
+use crate::records::session::{Session, TransactionResult, params};
 use crate::records::{JobRecord, UsageTotal};
 
 /// Adds the usage of a job that has just finished to the totals. Its attempts use nothing more.
-pub(super) fn add_finished_job(tx: &Transaction<'_>, job: &JobRecord) -> TransactionResult<()> {
+pub(super) fn add_finished_job(tx: &dyn Session, job: &JobRecord) -> TransactionResult<()> {
     tx.execute(
         "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
          SELECT ?2, ?3, sum(gpu_seconds), sum(wall_seconds) FROM attempts WHERE job = ?1 GROUP BY job \
-         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = gpu_seconds + excluded.gpu_seconds, \
-         wall_seconds = wall_seconds + excluded.wall_seconds",
+         ON CONFLICT (project, owner) DO UPDATE SET gpu_seconds = spent.gpu_seconds + excluded.gpu_seconds, \
+         wall_seconds = spent.wall_seconds + excluded.wall_seconds",
         params![job.id, job.project, job.owner.as_deref().unwrap_or("")],
     )?;
     Ok(())
 }
 
 /// Returns the usage of finished jobs plus the usage so far of the others.
-pub(super) fn list(tx: &Transaction<'_>) -> TransactionResult<Vec<UsageTotal>> {
-    let mut statement = tx.prepare_cached(
+pub(super) fn list(tx: &dyn Session) -> TransactionResult<Vec<UsageTotal>> {
+    tx.query_all(
         "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \
            SELECT project, coalesce(owner, '') AS owner, gpu_seconds, wall_seconds \
            FROM jobs JOIN attempts ON attempts.job = jobs.id \
            WHERE jobs.state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') \
-           UNION ALL SELECT project, owner, gpu_seconds, wall_seconds FROM spent) \
+           UNION ALL SELECT project, owner, gpu_seconds, wall_seconds FROM spent) AS usages \
          GROUP BY project, owner ORDER BY project, owner",
-    )?;
-    let rows = statement.query_map([], |row| {
-        let owner: String = row.get(1)?;
-        let owner = Some(owner).filter(|owner| !owner.is_empty());
-        Ok(UsageTotal { project: row.get(0)?, owner, gpu_seconds: row.get(2)?, wall_seconds: row.get(3)? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+        params![],
+        |row| {
+            let owner: String = row.get(1)?;
+            let owner = Some(owner).filter(|owner| !owner.is_empty());
+            Ok(UsageTotal { project: row.get(0)?, owner, gpu_seconds: row.get(2)?, wall_seconds: row.get(3)? })
+        },
+    )
 }

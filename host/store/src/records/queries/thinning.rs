@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Transaction, params};
-
-use super::row::{self, to_sql_integer};
-use super::{TransactionResult, event};
+use super::event;
 use crate::limits::POINTS_MAX;
+use crate::records::session::{Session, TransactionResult, params};
 use crate::records::{JobLease, MetricPoint};
 
 /// The kind of the event that reports thinning, once per job.
@@ -43,21 +41,19 @@ impl Default for SeriesCounts {
 }
 
 /// Reads the recording state of a job's series.
-pub(super) fn load(tx: &Transaction<'_>, job: &str) -> TransactionResult<SeriesCountsByName> {
-    let mut statement = tx.prepare_cached("SELECT points, name, reported, stride FROM latest WHERE job = ?1")?;
-    let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
-    let rows = statement.query_map([job], |row| {
-        let series =
-            SeriesCounts { points: row::count_from_row(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
-        Ok((row.get(1)?, series))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+pub(super) fn load(tx: &dyn Session, job: &str) -> TransactionResult<SeriesCountsByName> {
+    let series =
+        tx.query_all("SELECT points, name, reported, stride FROM latest WHERE job = ?1", params![job], |row| {
+            let counts = SeriesCounts { points: row.get(0)?, reported: row.get(2)?, stride: row.get(3)? };
+            Ok((row.get(1)?, counts))
+        })?;
+    Ok(series.into_iter().collect())
 }
 
 /// Writes the recording state of a job's series, and thins the series if there are too many points. Each has a row in
 /// `latest`.
 pub(super) fn store(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     mut all: SeriesCountsByName,
     touched: &[MetricPoint],
@@ -71,24 +67,17 @@ pub(super) fn store(
         let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
         event::record(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
     }
-    let mut update =
-        tx.prepare_cached("UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2")?;
+    let update = "UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2";
     for (name, series) in &all {
         if thinned || touched.iter().any(|point| point.name == *name) {
-            update.execute(params![
-                lease.job,
-                name,
-                to_sql_integer(series.points),
-                to_sql_integer(series.reported),
-                to_sql_integer(series.stride)
-            ])?;
+            tx.execute(update, params![lease.job, name, series.points, series.reported, series.stride])?;
         }
     }
     Ok(())
 }
 
 /// Removes every second point of series that have more than half of their share. Returns whether there were too many.
-fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
+fn thin(tx: &dyn Session, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
     if count_points(tx, job, all)? <= POINTS_MAX {
         return Ok(false);
     }
@@ -96,20 +85,18 @@ fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> Transa
     tx.execute(
         "DELETE FROM metrics WHERE job = ?1 AND attempt < (SELECT max(attempt) FROM metrics AS newer \
          WHERE newer.job = metrics.job AND newer.name = metrics.name AND newer.step = metrics.step)",
-        [job],
+        params![job],
     )?;
     let share = POINTS_MAX / (2 * all.len() as u64).max(1);
-    let mut delete = tx.prepare_cached(
-        "WITH points AS (SELECT step, value FROM metrics WHERE job = ?1 AND name = ?2) \
+    let delete = "WITH points AS (SELECT step, value FROM metrics WHERE job = ?1 AND name = ?2) \
          DELETE FROM metrics WHERE job = ?1 AND name = ?2 \
-         AND step IN (SELECT step FROM (SELECT step, row_number() OVER (ORDER BY step) AS place FROM points) \
+         AND step IN (SELECT step FROM (SELECT step, row_number() OVER (ORDER BY step) AS place FROM points) AS numbered \
            WHERE place % 2 = 0) \
          AND step <> (SELECT max(step) FROM points) \
-         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value LIMIT 1)) \
-         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value DESC LIMIT 1))",
-    )?;
+         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value LIMIT 1) AS least) \
+         AND step NOT IN (SELECT step FROM (SELECT step FROM points WHERE value IS NOT NULL ORDER BY value DESC LIMIT 1) AS greatest)";
     for (name, series) in all.iter_mut().filter(|(_, series)| series.points > share) {
-        delete.execute([job, name])?;
+        tx.execute(delete, params![job, name])?;
         series.stride = series.stride.saturating_mul(2);
     }
     count_points(tx, job, all)?;
@@ -117,13 +104,12 @@ fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> Transa
 }
 
 /// Counts the recorded points.
-fn count_points(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
+fn count_points(tx: &dyn Session, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
     all.values_mut().for_each(|series| series.points = 0);
-    let mut statement = tx.prepare_cached("SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name")?;
-    let rows = statement.query_map([job], |row| Ok((row::count_from_row(row)?, row.get::<_, String>(1)?)))?;
+    let statement = "SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name";
+    let rows = tx.query_all(statement, params![job], |row| Ok((row.get::<u64>(0)?, row.get::<String>(1)?)))?;
     let mut sum = 0;
-    for row in rows {
-        let (points, name) = row?;
+    for (points, name) in rows {
         all.entry(name).or_default().points = points;
         sum += points;
     }

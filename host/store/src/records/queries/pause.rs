@@ -1,15 +1,15 @@
 //! Transactions that pause jobs and let them continue.
 
-use rusqlite::{Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::job::{check_lease, close_attempt, finish_unleased, get, record_usage};
-use super::{TransactionResult, event, row, series};
+use super::job::{check_lease, close_attempt, finish_unleased, get, get_locked, record_usage};
+use super::{event, row, series};
 use crate::error::RecordError;
+use crate::records::session::{Session, TransactionResult, params};
 use crate::records::{AttemptUsage, JobLease, JobRecord, JobState, PAUSED, PausePoint, StateReason};
 
 pub(super) fn pause_at_point(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     point: &PausePoint,
     usage: &AttemptUsage,
@@ -25,7 +25,7 @@ pub(super) fn pause_at_point(
     tx.execute(
         "UPDATE jobs SET state = 'QUEUED', epoch = epoch + 1, not_before_ms = 0, backoff_ms = 0, \
          reason_code = '', reason_sentence = '' WHERE id = ?1",
-        [&lease.job],
+        params![lease.job],
     )?;
     if job.pause.as_ref() == Some(point) {
         return pause_queued(tx, &job.id, &reason, now_ms);
@@ -36,12 +36,12 @@ pub(super) fn pause_at_point(
 }
 
 pub(super) fn set_pause(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     id: &str,
     point: Option<&PausePoint>,
     now_ms: UnixMillis,
 ) -> TransactionResult<JobRecord> {
-    let job = get(tx, id)?;
+    let job = get_locked(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
     }
@@ -68,7 +68,10 @@ pub(super) fn set_pause(
     match (job.is_paused, is_paused) {
         (false, true) => pause_queued(tx, &job.id, &paused_reason(&job), now_ms),
         (true, false) => {
-            tx.execute("UPDATE jobs SET paused = 0, reason_code = '', reason_sentence = '' WHERE id = ?1", [&job.id])?;
+            tx.execute(
+                "UPDATE jobs SET paused = FALSE, reason_code = '', reason_sentence = '' WHERE id = ?1",
+                params![job.id],
+            )?;
             event::record(tx, &job.id, "RESUMED", &format!("at step {}", job.step), now_ms)?;
             get(tx, &job.id)
         }
@@ -80,14 +83,9 @@ fn paused_reason(job: &JobRecord) -> StateReason {
     StateReason::new(PAUSED, format!("paused at step {}; `saggar resume {}` continues it", job.step, job.name))
 }
 
-fn pause_queued(
-    tx: &Transaction<'_>,
-    id: &str,
-    reason: &StateReason,
-    now_ms: UnixMillis,
-) -> TransactionResult<JobRecord> {
+fn pause_queued(tx: &dyn Session, id: &str, reason: &StateReason, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
     tx.execute(
-        "UPDATE jobs SET paused = 1, reason_code = ?2, reason_sentence = ?3 WHERE id = ?1",
+        "UPDATE jobs SET paused = TRUE, reason_code = ?2, reason_sentence = ?3 WHERE id = ?1",
         params![id, reason.code, reason.sentence],
     )?;
     event::record(tx, id, PAUSED, &reason.sentence, now_ms)?;

@@ -1,12 +1,12 @@
 //! Transactions on jobs and attempts.
 
-use rusqlite::{OptionalExtension, Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::row::{self, JOB_COLUMNS, to_sql_integer};
-use super::{TransactionResult, event, usage_totals};
+use super::row::{self, JOB_COLUMNS};
+use super::{event, usage_totals};
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
+use crate::records::session::{RecordLock, Session, TransactionResult, params};
 use crate::records::{
     ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
     StateReason, field_rules, id,
@@ -24,25 +24,27 @@ pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(job.idempotency_key.as_deref())
 }
 
-pub(super) fn find_by_idempotency_key(tx: &Transaction<'_>, key: &str) -> TransactionResult<Option<JobRecord>> {
+pub(super) fn find_by_idempotency_key(tx: &dyn Session, key: &str) -> TransactionResult<Option<JobRecord>> {
     let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE idempotency_key = ?1");
-    Ok(tx.prepare_cached(&sql)?.query_row([key], row::job_from_row).optional()?)
+    tx.query_optional(&sql, params![key], row::job_from_row)
 }
 
-pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
+pub(super) fn submit(tx: &dyn Session, new: &NewJob, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
+    tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(job) = find_by_idempotency_key(tx, key)?
     {
         return Ok(job);
     }
-    let queued: u64 = tx.query_row("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", [], row::count_from_row)?;
+    let queued: u64 =
+        tx.query_one("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", params![], row::count_from_row)?;
     if queued >= JOBS_QUEUED_MAX {
         return Err(RecordError::QueueFull { queued, max: JOBS_QUEUED_MAX }.into());
     }
-    let number: i64 = tx.query_row(
+    let number: i64 = tx.query_one(
         "INSERT INTO projects (name, last_number) VALUES (?1, 1) \
-         ON CONFLICT (name) DO UPDATE SET last_number = last_number + 1 RETURNING last_number",
-        [&new.project],
+         ON CONFLICT (name) DO UPDATE SET last_number = projects.last_number + 1 RETURNING last_number",
+        params![new.project],
         |row| row.get(0),
     )?;
     let id = id::new(now_ms);
@@ -59,8 +61,8 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> 
             new.spec,
             new.demand.priority,
             JobState::Queued,
-            to_sql_integer(now_ms),
-            to_sql_integer(new.steps_target),
+            now_ms,
+            new.steps_target,
             new.idempotency_key,
             new.demand.queue,
             new.demand.preemptible,
@@ -76,116 +78,112 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> 
     get(tx, &id)
 }
 
-pub(super) fn get(tx: &Transaction<'_>, name_or_id: &str) -> TransactionResult<JobRecord> {
+pub(super) fn get(tx: &dyn Session, name_or_id: &str) -> TransactionResult<JobRecord> {
     let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?1 OR name = ?1");
-    let job = tx.prepare_cached(&sql)?.query_row([name_or_id], row::job_from_row).optional()?;
+    let job = tx.query_optional(&sql, params![name_or_id], row::job_from_row)?;
     Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
 }
 
-pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
+/// Returns the job, whose records no other transaction changes until this one ends.
+pub(super) fn get_locked(tx: &dyn Session, name_or_id: &str) -> TransactionResult<JobRecord> {
+    tx.lock(RecordLock::Job(name_or_id))?;
+    get(tx, name_or_id)
+}
+
+pub(super) fn list(tx: &dyn Session, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
     let states: Vec<_> = filter.states.iter().map(|state| state.name()).collect();
     let limit = match filter.limit {
         0 => JOBS_LISTED_MAX,
         limit => limit.min(JOBS_LISTED_MAX),
     };
     let sql = format!(
-        "SELECT {JOB_COLUMNS} FROM jobs WHERE (?1 IS NULL OR project = ?1) AND (?5 IS NULL OR experiment = ?5) \
+        "SELECT {JOB_COLUMNS} FROM jobs WHERE (CAST(?1 AS TEXT) IS NULL OR project = ?1) AND (CAST(?5 AS TEXT) IS NULL OR experiment = ?5) \
          AND (?2 = '' OR instr(?2, ',' || state || ',') > 0) AND cursor < ?3 \
-         AND (?6 IS NULL OR instr(?6, ',' || project || ',') > 0) \
+         AND (CAST(?6 AS TEXT) IS NULL OR instr(?6, ',' || project || ',') > 0) \
          ORDER BY cursor DESC LIMIT ?4"
     );
     let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
     // Names contain no commas.
     let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
-    let before = filter.before.map_or(i64::MAX, to_sql_integer);
-    let mut statement = tx.prepare_cached(&sql)?;
-    let asked = params![filter.project, wanted, before, limit, filter.experiment, projects];
-    let rows = statement.query_map(asked, row::job_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let before = filter.before.unwrap_or(u64::MAX);
+    let values = params![filter.project, wanted, before, limit, filter.experiment, projects];
+    tx.query_all(&sql, values, row::job_from_row)
 }
 
-pub(super) fn projects(tx: &Transaction<'_>) -> TransactionResult<Vec<(String, UnixMillis, UnixMillis)>> {
+pub(super) fn projects(tx: &dyn Session) -> TransactionResult<Vec<(String, UnixMillis, UnixMillis)>> {
     let sql = "SELECT project, min(created_ms), max(coalesce(finished_ms, started_ms, created_ms)) FROM jobs \
                GROUP BY project ORDER BY project";
-    let mut statement = tx.prepare_cached(sql)?;
-    let ms = |row: &Row<'_>, at| row.get::<_, i64>(at).map(|ms| UnixMillis::try_from(ms).unwrap_or(0));
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, ms(row, 1)?, ms(row, 2)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(sql, params![], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-pub(super) fn count_by_state(tx: &Transaction<'_>) -> TransactionResult<Vec<(JobState, u64)>> {
-    let mut statement = tx.prepare_cached("SELECT count(*), state FROM jobs GROUP BY state")?;
-    let rows = statement.query_map([], |row| Ok((row.get(1)?, row::count_from_row(row)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+pub(super) fn count_by_state(tx: &dyn Session) -> TransactionResult<Vec<(JobState, u64)>> {
+    tx.query_all("SELECT count(*), state FROM jobs GROUP BY state", params![], |row| {
+        Ok((row.get(1)?, row::count_from_row(row)?))
+    })
 }
 
-pub(super) fn list_active(tx: &Transaction<'_>) -> TransactionResult<Vec<JobRecord>> {
+pub(super) fn list_active(tx: &dyn Session) -> TransactionResult<Vec<JobRecord>> {
     let sql =
         format!("SELECT {JOB_COLUMNS} FROM jobs WHERE state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor");
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::job_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![], row::job_from_row)
 }
 
 /// Returns queued jobs that are not paused, in the order in which they start.
-pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJob>> {
+pub(super) fn queued_jobs(tx: &dyn Session) -> TransactionResult<Vec<QueuedJob>> {
     let sql = format!(
         "SELECT {} FROM jobs WHERE state = 'QUEUED' AND NOT paused ORDER BY priority DESC, preemptible, cursor",
         row::WAITING_COLUMNS
     );
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::queued_job_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![], row::queued_job_from_row)
 }
 
 /// Returns the specifications of unfinished jobs that contain `text`, oldest first.
-pub(super) fn unfinished_specs_with(tx: &Transaction<'_>, text: &str) -> TransactionResult<Vec<String>> {
-    let mut statement = tx.prepare_cached(
+pub(super) fn unfinished_specs_with(tx: &dyn Session, text: &str) -> TransactionResult<Vec<String>> {
+    tx.query_all(
         "SELECT spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') AND instr(spec, ?1) > 0 \
          ORDER BY cursor",
-    )?;
-    let rows = statement.query_map([text], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+        params![text],
+        |row| row.get(0),
+    )
 }
 
 /// Returns active jobs, oldest first.
-pub(super) fn active_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<ActiveJob>> {
+pub(super) fn active_jobs(tx: &dyn Session) -> TransactionResult<Vec<ActiveJob>> {
     let sql = format!(
         "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
          WHERE jobs.state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor",
         row::RUNNING_COLUMNS
     );
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::active_job_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![], row::active_job_from_row)
 }
 
 pub(super) fn claim(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     id: &str,
     pool: &str,
     now_ms: UnixMillis,
 ) -> TransactionResult<Option<ClaimedJob>> {
+    tx.lock(RecordLock::Claim)?;
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
          reason_code = '', reason_sentence = '' \
          WHERE id = ?1 AND state = 'QUEUED' AND NOT paused AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
     );
-    let Some(job) = tx.query_row(&sql, params![id, to_sql_integer(now_ms)], row::job_from_row).optional()? else {
+    let Some(job) = tx.query_optional(&sql, params![id, now_ms], row::job_from_row)? else {
         get(tx, id)?;
         return Ok(None);
     };
     tx.execute(
         "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
-        params![id, job.attempts, to_sql_integer(now_ms), pool],
+        params![id, job.attempts, now_ms, pool],
     )?;
     event::record(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
     let lease = JobLease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
     Ok(Some(ClaimedJob { job, lease }))
 }
 
-pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
-    let job = get(tx, id)?;
+pub(super) fn take_over(tx: &dyn Session, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
+    let job = get_locked(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
     }
@@ -193,14 +191,14 @@ pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: UnixMillis) -> T
         let (field, expected) = ("job", "must be active; claim a queued one");
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
-    tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", [&job.id])?;
+    tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", params![job.id])?;
     event::record(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
     Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
 }
 
 /// Returns the job of a lease, or `Fenced` if the lease has ended.
-pub(super) fn check_lease(tx: &Transaction<'_>, lease: &JobLease) -> TransactionResult<JobRecord> {
-    let job = get(tx, &lease.job)?;
+pub(super) fn check_lease(tx: &dyn Session, lease: &JobLease) -> TransactionResult<JobRecord> {
+    let job = get_locked(tx, &lease.job)?;
     if job.epoch != lease.epoch || job.attempts != lease.attempt {
         let (epoch, newest) = (lease.epoch, job.epoch);
         return Err(RecordError::Fenced { job: job.name, epoch, newest }.into());
@@ -212,7 +210,7 @@ pub(super) fn check_lease(tx: &Transaction<'_>, lease: &JobLease) -> Transaction
 }
 
 pub(super) fn set_state(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -226,7 +224,7 @@ pub(super) fn set_state(
     }
     // A stop that was requested while the worker was starting must not be overwritten by "running".
     let next_state = if job.state == JobState::Stopping { JobState::Stopping } else { state };
-    let started = (state == JobState::Running).then(|| to_sql_integer(now_ms));
+    let started = (state == JobState::Running).then(|| now_ms);
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, \
          started_ms = coalesce(started_ms, ?5) WHERE id = ?1",
@@ -242,7 +240,7 @@ pub(super) fn set_state(
     Ok(())
 }
 
-pub(super) fn set_device(tx: &Transaction<'_>, lease: &JobLease, device: &str, exact: bool) -> TransactionResult<()> {
+pub(super) fn set_device(tx: &dyn Session, lease: &JobLease, device: &str, exact: bool) -> TransactionResult<()> {
     check_lease(tx, lease)?;
     tx.execute(
         "UPDATE attempts SET device = ?3, seconds_estimated = ?4 WHERE job = ?1 AND number = ?2",
@@ -252,48 +250,45 @@ pub(super) fn set_device(tx: &Transaction<'_>, lease: &JobLease, device: &str, e
 }
 
 pub(super) fn record_progress(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     step: u64,
     steps_target: u64,
     usage: &AttemptUsage,
 ) -> TransactionResult<Option<StateReason>> {
     let job = check_lease(tx, lease)?;
-    tx.execute(
-        "UPDATE jobs SET step = ?2, steps_target = ?3 WHERE id = ?1",
-        params![lease.job, to_sql_integer(step), to_sql_integer(steps_target)],
-    )?;
+    tx.execute("UPDATE jobs SET step = ?2, steps_target = ?3 WHERE id = ?1", params![lease.job, step, steps_target])?;
     record_usage(tx, lease, usage)?;
     Ok(job.stop)
 }
 
-pub(super) fn record_usage(tx: &Transaction<'_>, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
+pub(super) fn record_usage(tx: &dyn Session, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
     // SQLite stores NaN as NULL, which the table refuses.
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
-    tx.prepare_cached(
+    tx.execute(
         "UPDATE attempts SET first_step = ?3, last_step = ?4, wall_seconds = ?5, \
          gpu_seconds = ?6, peak_bytes = ?7, samples = ?8, \
          data_seconds = ?9, all_reduce_seconds = ?10, checkpoint_seconds = ?11 \
          WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
-    )?
-    .execute(params![
-        lease.job,
-        lease.attempt,
-        to_sql_integer(usage.first_step),
-        to_sql_integer(usage.last_step),
-        seconds(usage.wall_seconds),
-        seconds(usage.gpu_seconds),
-        to_sql_integer(usage.peak_bytes),
-        to_sql_integer(usage.samples),
-        seconds(usage.data_seconds),
-        seconds(usage.all_reduce_seconds),
-        seconds(usage.checkpoint_seconds),
-    ])?;
+        params![
+            lease.job,
+            lease.attempt,
+            usage.first_step,
+            usage.last_step,
+            seconds(usage.wall_seconds),
+            seconds(usage.gpu_seconds),
+            usage.peak_bytes,
+            usage.samples,
+            seconds(usage.data_seconds),
+            seconds(usage.all_reduce_seconds),
+            seconds(usage.checkpoint_seconds),
+        ],
+    )?;
     Ok(())
 }
 
 pub(super) fn finish_attempt(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -312,7 +307,7 @@ pub(super) fn finish_attempt(
 
 /// Ends the attempt if it is still open.
 pub(super) fn close_attempt(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -321,7 +316,7 @@ pub(super) fn close_attempt(
     let closed = tx.execute(
         "UPDATE attempts SET state = ?3, reason_code = ?4, reason_sentence = ?5, ended_ms = ?6 \
          WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
-        params![lease.job, lease.attempt, state, reason.code, reason.sentence, to_sql_integer(now_ms)],
+        params![lease.job, lease.attempt, state, reason.code, reason.sentence, now_ms],
     )?;
     if closed > 0 {
         let text = format!("attempt {}: {} {}", lease.attempt, reason.code, reason.sentence);
@@ -331,7 +326,7 @@ pub(super) fn close_attempt(
 }
 
 pub(super) fn finish(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -349,7 +344,7 @@ pub(super) fn finish(
 
 /// Ends a job that has not finished. Must not be called twice for one job.
 pub(super) fn finish_unleased(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     id: &str,
     state: JobState,
     reason: &StateReason,
@@ -358,7 +353,7 @@ pub(super) fn finish_unleased(
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
          WHERE id = ?1",
-        params![id, state, reason.code, reason.sentence, to_sql_integer(now_ms)],
+        params![id, state, reason.code, reason.sentence, now_ms],
     )?;
     event::record(tx, id, state.name(), &reason.sentence, now_ms)?;
     let job = get(tx, id)?;
@@ -367,7 +362,7 @@ pub(super) fn finish_unleased(
 }
 
 pub(super) fn requeue(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     reason: &StateReason,
     not_before_ms: UnixMillis,
@@ -381,25 +376,19 @@ pub(super) fn requeue(
     tx.execute(
         "UPDATE jobs SET state = 'QUEUED', epoch = epoch + 1, reason_code = ?2, \
          reason_sentence = ?3, not_before_ms = ?4, backoff_ms = ?5 WHERE id = ?1",
-        params![
-            lease.job,
-            reason.code,
-            reason.sentence,
-            to_sql_integer(not_before_ms),
-            to_sql_integer(not_before_ms.saturating_sub(now_ms))
-        ],
+        params![lease.job, reason.code, reason.sentence, not_before_ms, not_before_ms.saturating_sub(now_ms)],
     )?;
     event::record(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
     get(tx, &lease.job)
 }
 
 pub(super) fn request_stop(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     id: &str,
     reason: &StateReason,
     now_ms: UnixMillis,
 ) -> TransactionResult<JobRecord> {
-    let job = get(tx, id)?;
+    let job = get_locked(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
     }
@@ -413,8 +402,8 @@ pub(super) fn request_stop(
     if !job.state.is_active() {
         return finish_unleased(tx, &job.id, JobState::Cancelled, reason, now_ms);
     }
-    tx.execute("UPDATE jobs SET state = 'STOPPING' WHERE id = ?1", [&job.id])?;
-    tx.execute("UPDATE attempts SET state = 'STOPPING' WHERE job = ?1 AND ended_ms IS NULL", [&job.id])?;
+    tx.execute("UPDATE jobs SET state = 'STOPPING' WHERE id = ?1", params![job.id])?;
+    tx.execute("UPDATE attempts SET state = 'STOPPING' WHERE job = ?1 AND ended_ms IS NULL", params![job.id])?;
     event::record(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
     get(tx, &job.id)
 }

@@ -1,10 +1,9 @@
 //! Transactions on steps of pipeline runs.
 
-use rusqlite::{OptionalExtension, Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::super::TransactionResult;
-use super::super::row::{self, to_sql_integer};
+use super::super::row;
+use crate::records::session::{RecordLock, Session, SqlRow, TransactionResult, params};
 use crate::records::{PipelineStepRecord, PipelineStepState, StateReason, StepAttemptKey, StepChange};
 
 /// The columns that [`step_from_row`] reads, in its order, of the table `steps`.
@@ -13,48 +12,44 @@ const STEP_COLUMNS: &str = "steps.position, steps.item, steps.attempt, steps.ste
     steps.finished_ms";
 
 /// Records the first attempt of every item of every step.
-pub(super) fn create(tx: &Transaction<'_>, run: &str, steps: &[(String, u32)]) -> TransactionResult<()> {
-    let mut statement = tx.prepare_cached(
-        "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) VALUES (?1, ?2, ?3, 1, ?4, ?5)",
-    )?;
+pub(super) fn create(tx: &dyn Session, run: &str, steps: &[(String, u32)]) -> TransactionResult<()> {
+    let statement =
+        "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) VALUES (?1, ?2, ?3, 1, ?4, ?5)";
     for (position, (name, items)) in steps.iter().enumerate() {
         for item in 0..*items {
-            let position = to_sql_integer(position as u64);
-            statement.execute(params![run, position, item, name, PipelineStepState::Pending.name()])?;
+            let position = position as u64;
+            tx.execute(statement, params![run, position, item, name, PipelineStepState::Pending.name()])?;
         }
     }
     Ok(())
 }
 
 /// Begins another attempt of these items of steps.
-pub(super) fn begin_attempts(tx: &Transaction<'_>, run: &str, items: &[(u32, u32)]) -> TransactionResult<()> {
-    let mut statement = tx.prepare_cached(
-        "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) \
-         SELECT run, position, item, max(attempt) + 1, step, ?4 FROM pipeline_steps \
-         WHERE run = ?1 AND position = ?2 AND item = ?3 GROUP BY run, position, item",
-    )?;
+pub(super) fn begin_attempts(tx: &dyn Session, run: &str, items: &[(u32, u32)]) -> TransactionResult<()> {
+    let statement = "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) \
+         SELECT run, position, item, max(attempt) + 1, max(step), ?4 FROM pipeline_steps \
+         WHERE run = ?1 AND position = ?2 AND item = ?3 GROUP BY run, position, item";
     for (position, item) in items {
-        statement.execute(params![run, position, item, PipelineStepState::Pending.name()])?;
+        tx.execute(statement, params![run, position, item, PipelineStepState::Pending.name()])?;
     }
     Ok(())
 }
 
-pub(super) fn list(tx: &Transaction<'_>, run: &str) -> TransactionResult<Vec<PipelineStepRecord>> {
+pub(super) fn list(tx: &dyn Session, run: &str) -> TransactionResult<Vec<PipelineStepRecord>> {
     let sql =
         format!("SELECT {STEP_COLUMNS} FROM pipeline_steps AS steps WHERE run = ?1 ORDER BY position, item, attempt");
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([run], step_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![run], step_from_row)
 }
 
 pub(super) fn change(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     run: &str,
     key: StepAttemptKey,
     change: &StepChange,
     now_ms: UnixMillis,
 ) -> TransactionResult<bool> {
-    let mut statement = tx.prepare_cached(
+    tx.lock(RecordLock::PipelineRun(run))?;
+    let changed = tx.execute(
         "UPDATE pipeline_steps SET state = ?6, reason_code = ?7, reason_sentence = ?8, job = coalesce(?9, job), \
          cached_from = coalesce(?10, cached_from), cache_key = coalesce(?11, cache_key), \
          inputs = coalesce(?12, inputs), outputs = coalesce(?13, outputs), \
@@ -63,29 +58,29 @@ pub(super) fn change(
          AND NOT EXISTS (SELECT 1 FROM pipeline_steps AS later WHERE later.run = ?1 AND later.position = ?2 \
              AND later.item = ?3 AND later.attempt > ?4) \
          AND EXISTS (SELECT 1 FROM pipeline_runs WHERE id = ?1 AND state = 'RUNNING')",
+        params![
+            run,
+            key.position,
+            key.item,
+            key.attempt,
+            change.from.name(),
+            change.to.name(),
+            change.reason.code,
+            change.reason.sentence,
+            change.job,
+            change.cached_from,
+            change.cache_key,
+            change.inputs,
+            change.outputs,
+            now_ms,
+            change.to.is_final(),
+        ],
     )?;
-    let changed = statement.execute(params![
-        run,
-        key.position,
-        key.item,
-        key.attempt,
-        change.from.name(),
-        change.to.name(),
-        change.reason.code,
-        change.reason.sentence,
-        change.job,
-        change.cached_from,
-        change.cache_key,
-        change.inputs,
-        change.outputs,
-        to_sql_integer(now_ms),
-        change.to.is_final(),
-    ])?;
     Ok(changed > 0)
 }
 
 pub(super) fn find_cached(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     project: &str,
     cache_key: &str,
 ) -> TransactionResult<Option<(String, PipelineStepRecord)>> {
@@ -94,23 +89,19 @@ pub(super) fn find_cached(
          WHERE steps.cache_key = ?1 AND steps.state = 'SUCCEEDED' AND steps.cached_from IS NULL AND runs.project = ?2 \
          ORDER BY runs.cursor DESC, steps.attempt DESC LIMIT 1"
     );
-    let found = tx.prepare_cached(&sql)?.query_row([cache_key, project], |row| Ok((row.get(14)?, step_from_row(row)?)));
-    Ok(found.optional()?)
+    tx.query_optional(&sql, params![cache_key, project], |row| Ok((row.get(14)?, step_from_row(row)?)))
 }
 
-pub(super) fn unfinished_run_of_job(tx: &Transaction<'_>, job: &str) -> TransactionResult<Option<String>> {
-    let mut statement = tx.prepare_cached(
+pub(super) fn unfinished_run_of_job(tx: &dyn Session, job: &str) -> TransactionResult<Option<String>> {
+    tx.query_optional(
         "SELECT runs.name FROM pipeline_steps AS steps JOIN pipeline_runs AS runs ON runs.id = steps.run \
          WHERE steps.job = ?1 AND runs.state = 'RUNNING' LIMIT 1",
-    )?;
-    Ok(statement.query_row([job], |row| row.get(0)).optional()?)
+        params![job],
+        |row| row.get(0),
+    )
 }
 
-fn step_from_row(row: &Row<'_>) -> rusqlite::Result<PipelineStepRecord> {
-    let time = |at: usize| {
-        let time: Option<i64> = row.get(at)?;
-        Ok::<_, rusqlite::Error>(time.map(|time| u64::try_from(time).unwrap_or(0)))
-    };
+fn step_from_row(row: &dyn SqlRow) -> TransactionResult<PipelineStepRecord> {
     let state: String = row.get(4)?;
     Ok(PipelineStepRecord {
         position: row.get(0)?,
@@ -124,7 +115,7 @@ fn step_from_row(row: &Row<'_>) -> rusqlite::Result<PipelineStepRecord> {
         cache_key: row.get(9)?,
         inputs: row.get(10)?,
         outputs: row.get(11)?,
-        started_ms: time(12)?,
-        finished_ms: time(13)?,
+        started_ms: row.get(12)?,
+        finished_ms: row.get(13)?,
     })
 }

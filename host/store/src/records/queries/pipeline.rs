@@ -1,17 +1,14 @@
-//! Pipeline runs in SQLite.
+//! Transactions on pipeline runs.
 
 mod schedule;
 mod step;
-#[cfg(test)]
-mod tests;
 
-use rusqlite::{OptionalExtension, Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::row::{self, to_sql_integer};
-use super::{SqliteRecords, TransactionResult};
+use super::row;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, PIPELINE_RUNS_UNFINISHED_MAX};
+use crate::records::session::{RecordLock, RecordsEngine, Session, SqlRow, TransactionResult, params};
 use crate::records::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
     PipelineStepRecord, StateReason, StepAttemptKey, StepChange, field_rules, id,
@@ -30,21 +27,22 @@ fn validate(run: &NewPipelineRun) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(run.idempotency_key.as_deref())
 }
 
-fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> TransactionResult<PipelineRunRecord> {
+fn create(tx: &dyn Session, new: &NewPipelineRun, now_ms: UnixMillis) -> TransactionResult<PipelineRunRecord> {
+    tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(run) = find_by_idempotency_key(tx, key)?
     {
         return Ok(run);
     }
     let running = "SELECT count(*) FROM pipeline_runs WHERE state = 'RUNNING'";
-    let queued: u64 = tx.query_row(running, [], row::count_from_row)?;
+    let queued: u64 = tx.query_one(running, params![], row::count_from_row)?;
     if queued >= PIPELINE_RUNS_UNFINISHED_MAX {
         return Err(RecordError::TooManyRuns { running: queued, max: PIPELINE_RUNS_UNFINISHED_MAX }.into());
     }
-    let number: i64 = tx.query_row(
+    let number: i64 = tx.query_one(
         "INSERT INTO pipelines (name, last_number) VALUES (?1, 1) \
-         ON CONFLICT (name) DO UPDATE SET last_number = last_number + 1 RETURNING last_number",
-        [&new.pipeline],
+         ON CONFLICT (name) DO UPDATE SET last_number = pipelines.last_number + 1 RETURNING last_number",
+        params![new.pipeline],
         |row| row.get(0),
     )?;
     let id = id::new(now_ms);
@@ -61,7 +59,7 @@ fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> Tra
             PipelineRunState::Running.name(),
             new.owner,
             row::rights_text(&new.rights),
-            to_sql_integer(now_ms),
+            now_ms,
             new.idempotency_key,
             new.reuse_from,
         ],
@@ -70,47 +68,41 @@ fn create(tx: &Transaction<'_>, new: &NewPipelineRun, now_ms: UnixMillis) -> Tra
     get(tx, &id)
 }
 
-fn find_by_idempotency_key(tx: &Transaction<'_>, key: &str) -> TransactionResult<Option<PipelineRunRecord>> {
+fn find_by_idempotency_key(tx: &dyn Session, key: &str) -> TransactionResult<Option<PipelineRunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE idempotency_key = ?1");
-    Ok(tx.prepare_cached(&sql)?.query_row([key], run_from_row).optional()?)
+    tx.query_optional(&sql, params![key], run_from_row)
 }
 
-fn get(tx: &Transaction<'_>, name_or_id: &str) -> TransactionResult<PipelineRunRecord> {
+fn get(tx: &dyn Session, name_or_id: &str) -> TransactionResult<PipelineRunRecord> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE id = ?1 OR name = ?1");
-    let run = tx.prepare_cached(&sql)?.query_row([name_or_id], run_from_row).optional()?;
+    let run = tx.query_optional(&sql, params![name_or_id], run_from_row)?;
     Ok(run.ok_or_else(|| RecordError::NoSuchRun { run: name_or_id.to_owned() })?)
 }
 
-fn list(tx: &Transaction<'_>, filter: &PipelineRunFilter) -> TransactionResult<Vec<PipelineRunRecord>> {
+fn list(tx: &dyn Session, filter: &PipelineRunFilter) -> TransactionResult<Vec<PipelineRunRecord>> {
     let limit = if filter.limit == 0 { JOBS_LISTED_MAX } else { filter.limit.min(JOBS_LISTED_MAX) };
     let sql = format!(
-        "SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR state = ?2) \
-         AND (?3 IS NULL OR instr(?3, ',' || project || ',') > 0) AND cursor < ?4 ORDER BY cursor DESC LIMIT ?5"
+        "SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE (CAST(?1 AS TEXT) IS NULL OR pipeline = ?1) AND (CAST(?2 AS TEXT) IS NULL OR state = ?2) \
+         AND (CAST(?3 AS TEXT) IS NULL OR instr(?3, ',' || project || ',') > 0) AND cursor < ?4 ORDER BY cursor DESC LIMIT ?5"
     );
     // Names contain no commas.
     let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
-    let before = filter.before.map_or(i64::MAX, to_sql_integer);
+    let before = filter.before.unwrap_or(u64::MAX);
     let state = filter.state.map(PipelineRunState::name);
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![filter.pipeline, state, projects, before, limit], run_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![filter.pipeline, state, projects, before, limit], run_from_row)
 }
 
-fn list_unfinished(tx: &Transaction<'_>) -> TransactionResult<Vec<PipelineRunRecord>> {
+fn list_unfinished(tx: &dyn Session) -> TransactionResult<Vec<PipelineRunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE state = 'RUNNING' ORDER BY cursor");
-    let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], run_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all(&sql, params![], run_from_row)
 }
 
-fn run_from_row(row: &Row<'_>) -> rusqlite::Result<PipelineRunRecord> {
-    let number = |at: usize| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
-    let finished: Option<i64> = row.get(15)?;
+fn run_from_row(row: &dyn SqlRow) -> TransactionResult<PipelineRunRecord> {
     let state: String = row.get(7)?;
     let stop: Option<String> = row.get(10)?;
     let owner: Option<String> = row.get(12)?;
     Ok(PipelineRunRecord {
-        cursor: number(0)?,
+        cursor: row.get(0)?,
         id: row.get(1)?,
         name: row.get(2)?,
         pipeline: row.get(3)?,
@@ -125,14 +117,14 @@ fn run_from_row(row: &Row<'_>) -> rusqlite::Result<PipelineRunRecord> {
         },
         rights: row::rights_from_row(row, 13, owner.as_deref())?,
         owner,
-        created_ms: number(14)?,
-        finished_ms: finished.map(|at| u64::try_from(at).unwrap_or(0)),
+        created_ms: row.get(14)?,
+        finished_ms: row.get(15)?,
         reuse_from: row.get(16)?,
     })
 }
 
 fn finish(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     run: &str,
     state: PipelineRunState,
     reason: &StateReason,
@@ -141,12 +133,12 @@ fn finish(
     let changed = tx.execute(
         "UPDATE pipeline_runs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
          WHERE id = ?1 AND state = 'RUNNING'",
-        params![run, state.name(), reason.code, reason.sentence, to_sql_integer(now_ms)],
+        params![run, state.name(), reason.code, reason.sentence, now_ms],
     )?;
     Ok(changed > 0)
 }
 
-fn request_stop(tx: &Transaction<'_>, run: &str, reason: &StateReason) -> TransactionResult<bool> {
+fn request_stop(tx: &dyn Session, run: &str, reason: &StateReason) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE pipeline_runs SET stop_code = coalesce(stop_code, ?2), stop_sentence = coalesce(stop_sentence, ?3) \
          WHERE id = ?1 AND state = 'RUNNING'",
@@ -155,11 +147,11 @@ fn request_stop(tx: &Transaction<'_>, run: &str, reason: &StateReason) -> Transa
     Ok(changed > 0)
 }
 
-fn restart(tx: &Transaction<'_>, run: &str, items: &[(u32, u32)]) -> TransactionResult<bool> {
+fn restart(tx: &dyn Session, run: &str, items: &[(u32, u32)]) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE pipeline_runs SET state = 'RUNNING', reason_code = '', reason_sentence = '', stop_code = NULL, \
          stop_sentence = NULL, finished_ms = NULL WHERE id = ?1 AND state <> 'RUNNING'",
-        [run],
+        params![run],
     )?;
     if changed == 0 {
         return Ok(false);
@@ -168,16 +160,17 @@ fn restart(tx: &Transaction<'_>, run: &str, items: &[(u32, u32)]) -> Transaction
     Ok(true)
 }
 
-fn remove(tx: &Transaction<'_>, run: &str) -> TransactionResult<bool> {
+fn remove(tx: &dyn Session, run: &str) -> TransactionResult<bool> {
+    tx.lock(RecordLock::PipelineRun(run))?;
     let over = "SELECT count(*) FROM pipeline_runs WHERE id = ?1 AND state <> 'RUNNING'";
-    if tx.query_row(over, [run], row::count_from_row)? == 0 {
+    if tx.query_one(over, params![run], row::count_from_row)? == 0 {
         return Ok(false);
     }
-    tx.execute("DELETE FROM pipeline_steps WHERE run = ?1", [run])?;
-    Ok(tx.execute("DELETE FROM pipeline_runs WHERE id = ?1", [run])? > 0)
+    tx.execute("DELETE FROM pipeline_steps WHERE run = ?1", params![run])?;
+    Ok(tx.execute("DELETE FROM pipeline_runs WHERE id = ?1", params![run])? > 0)
 }
 
-impl PipelineRecords for SqliteRecords {
+impl<E: RecordsEngine> PipelineRecords for E {
     fn create_run(&self, run: &NewPipelineRun, now_ms: UnixMillis) -> Result<PipelineRunRecord, RecordError> {
         validate(run)?;
         self.write(|tx| create(tx, run, now_ms))

@@ -1,23 +1,21 @@
 //! Transactions on sweeps and their trials.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::row::{self, to_sql_integer};
-use super::{SqliteRecords, TransactionResult};
+use super::row;
 use crate::error::RecordError;
 use crate::limits::{SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
+use crate::records::session::{RecordLock, RecordsEngine, Session, SqlRow, TransactionResult, column_error, params};
 use crate::records::{
-    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord, TrialState,
-    field_rules, id,
+    NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord, field_rules,
+    id,
 };
 
 /// The columns that [`sweep_from_row`] reads, in its order.
 const SWEEP_COLUMNS: &str = "id, name, project, spec, owner, rights, state, reason_code, reason_sentence, decisions, \
     created_ms, finished_ms";
 
-impl SweepRecords for SqliteRecords {
+impl<E: RecordsEngine> SweepRecords for E {
     fn create_sweep(&self, sweep: &NewSweep, now_ms: UnixMillis) -> Result<SweepRecord, RecordError> {
         validate(sweep)?;
         self.write(|tx| create(tx, sweep, now_ms))
@@ -35,33 +33,25 @@ impl SweepRecords for SqliteRecords {
         // Names contain no commas.
         let projects = projects.map(|projects| format!(",{},", projects.join(",")));
         let sql = format!(
-            "SELECT {SWEEP_COLUMNS} FROM sweeps WHERE ?1 IS NULL OR instr(?1, ',' || project || ',') > 0 \
+            "SELECT {SWEEP_COLUMNS} FROM sweeps WHERE CAST(?1 AS TEXT) IS NULL OR instr(?1, ',' || project || ',') > 0 \
              ORDER BY cursor DESC LIMIT {SWEEPS_LISTED_MAX}"
         );
-        self.read(|tx| {
-            let mut statement = tx.prepare_cached(&sql)?;
-            let rows = statement.query_map([projects], sweep_from_row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
+        self.read(|tx| tx.query_all(&sql, params![projects], sweep_from_row))
     }
 
     fn unsettled_sweeps(&self) -> Result<Vec<SweepRecord>, RecordError> {
         let sql = format!("SELECT {SWEEP_COLUMNS} FROM sweeps WHERE NOT settled ORDER BY cursor");
-        self.read(|tx| {
-            let mut statement = tx.prepare_cached(&sql)?;
-            let rows = statement.query_map([], sweep_from_row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
+        self.read(|tx| tx.query_all(&sql, params![], sweep_from_row))
     }
 
     fn trials(&self, sweep: &str) -> Result<Vec<TrialRecord>, RecordError> {
         self.read(|tx| {
-            let mut statement = tx.prepare_cached(
+            tx.query_all(
                 "SELECT number, parameters, job, state, rung, rung_values, reason_code, reason_sentence, member, \
                  parent, parent_rung FROM trials WHERE sweep = ?1 ORDER BY number",
-            )?;
-            let rows = statement.query_map([sweep], trial_from_row)?;
-            Ok(rows.collect::<Result<_, _>>()?)
+                params![sweep],
+                trial_from_row,
+            )
         })
     }
 
@@ -85,8 +75,8 @@ impl SweepRecords for SqliteRecords {
 
     fn settle_sweep(&self, sweep: &str) -> Result<(), RecordError> {
         self.write(|tx| {
-            let sql = "UPDATE sweeps SET settled = 1 WHERE id = ?1 AND state IN ('SUCCEEDED', 'FAILED')";
-            tx.execute(sql, [sweep])?;
+            let sql = "UPDATE sweeps SET settled = TRUE WHERE id = ?1 AND state IN ('SUCCEEDED', 'FAILED')";
+            tx.execute(sql, params![sweep])?;
             Ok(())
         })
     }
@@ -109,20 +99,21 @@ fn validate(sweep: &NewSweep) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(sweep.idempotency_key.as_deref())
 }
 
-fn create(tx: &Transaction<'_>, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {
+fn create(tx: &dyn Session, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {
+    tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(sweep) = find(tx, "idempotency_key = ?1", key)?
     {
         return Ok(sweep);
     }
     let count = "SELECT count(*) FROM sweeps WHERE state IN ('RUNNING', 'STOPPED')";
-    let unfinished: u64 = tx.query_row(count, [], row::count_from_row)?;
+    let unfinished: u64 = tx.query_one(count, params![], row::count_from_row)?;
     if unfinished >= SWEEPS_UNFINISHED_MAX {
         let (field, expected) = ("sweep", "is one too many: at most 100 sweeps can be unfinished");
         return Err(RecordError::Invalid { field, value: new.project.clone(), expected }.into());
     }
     let newest = "SELECT coalesce(max(number), 0) + 1 FROM sweeps WHERE project = ?1";
-    let number: i64 = tx.query_row(newest, [&new.project], |row| row.get(0))?;
+    let number: i64 = tx.query_one(newest, params![new.project], |row| row.get(0))?;
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO sweeps (id, name, project, number, spec, owner, rights, idempotency_key, state, created_ms) \
@@ -137,20 +128,20 @@ fn create(tx: &Transaction<'_>, new: &NewSweep, now_ms: UnixMillis) -> Transacti
             row::rights_text(&new.rights),
             new.idempotency_key,
             SweepState::Running,
-            to_sql_integer(now_ms),
+            now_ms,
         ],
     )?;
     let created = find(tx, "id = ?1", &id)?;
-    Ok(created.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows)?)
+    Ok(created.ok_or_else(|| column_error(0, "the sweep is missing"))?)
 }
 
-fn find(tx: &Transaction<'_>, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
+fn find(tx: &dyn Session, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
     let sql = format!("SELECT {SWEEP_COLUMNS} FROM sweeps WHERE {condition}");
-    Ok(tx.prepare_cached(&sql)?.query_row([value], sweep_from_row).optional()?)
+    tx.query_optional(&sql, params![value], sweep_from_row)
 }
 
 fn record_decision(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     sweep: &str,
     decisions: u64,
     decision: &SweepDecision,
@@ -158,35 +149,35 @@ fn record_decision(
 ) -> TransactionResult<bool> {
     let sql = "UPDATE sweeps SET decisions = decisions + 1 \
                WHERE id = ?1 AND decisions = ?2 AND state IN ('RUNNING', 'STOPPED')";
-    if tx.execute(sql, params![sweep, to_sql_integer(decisions)])? == 0 {
+    if tx.execute(sql, params![sweep, decisions])? == 0 {
         return Ok(false);
     }
     for trial in &decision.trials {
         // The job of an existing trial is recorded separately, and its parent does not change.
-        tx.prepare_cached(
+        tx.execute(
             "INSERT INTO trials (sweep, number, parameters, job, state, rung, rung_values, reason_code, \
              reason_sentence, member, parent, parent_rung) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
              ON CONFLICT (sweep, number) DO UPDATE SET state = ?5, rung = ?6, rung_values = ?7, reason_code = ?8, \
              reason_sentence = ?9",
-        )?
-        .execute(params![
-            sweep,
-            trial.number,
-            trial.parameters,
-            trial.job,
-            trial.state,
-            trial.rung,
-            trial.rung_values_text(),
-            trial.reason.code,
-            trial.reason.sentence,
-            trial.parent.as_ref().map(|parent| parent.member),
-            trial.parent.as_ref().map(|parent| parent.trial),
-            trial.parent.as_ref().map(|parent| parent.rung),
-        ])?;
+            params![
+                sweep,
+                trial.number,
+                trial.parameters,
+                trial.job,
+                trial.state,
+                trial.rung,
+                trial.rung_values_text(),
+                trial.reason.code,
+                trial.reason.sentence,
+                trial.parent.as_ref().map(|parent| parent.member),
+                trial.parent.as_ref().map(|parent| parent.trial),
+                trial.parent.as_ref().map(|parent| parent.rung),
+            ],
+        )?;
     }
     if let Some((state, reason)) = &decision.end {
-        let finished = state.is_final().then(|| to_sql_integer(now_ms));
+        let finished = state.is_final().then(|| now_ms);
         tx.execute(
             "UPDATE sweeps SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 WHERE id = ?1",
             params![sweep, state, reason.code, reason.sentence, finished],
@@ -195,8 +186,7 @@ fn record_decision(
     Ok(true)
 }
 
-fn sweep_from_row(row: &Row<'_>) -> rusqlite::Result<SweepRecord> {
-    let number = |at: usize| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
+fn sweep_from_row(row: &dyn SqlRow) -> TransactionResult<SweepRecord> {
     let owner: Option<String> = row.get(4)?;
     Ok(SweepRecord {
         id: row.get(0)?,
@@ -207,15 +197,15 @@ fn sweep_from_row(row: &Row<'_>) -> rusqlite::Result<SweepRecord> {
         owner,
         state: row.get(6)?,
         reason: StateReason { code: row.get(7)?, sentence: row.get(8)? },
-        decisions: number(9)?,
-        created_ms: number(10)?,
-        finished_ms: row.get::<_, Option<i64>>(11)?.map(|time| u64::try_from(time).unwrap_or(0)),
+        decisions: row.get(9)?,
+        created_ms: row.get(10)?,
+        finished_ms: row.get(11)?,
     })
 }
 
-fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
+fn trial_from_row(row: &dyn SqlRow) -> TransactionResult<TrialRecord> {
     let values: String = row.get(5)?;
-    let wrong = || rusqlite::Error::FromSqlConversionFailure(5, Type::Text, "expected numbers".into());
+    let wrong = || column_error(5, "expected numbers");
     let parent = match (row.get(8)?, row.get(9)?, row.get(10)?) {
         (Some(member), Some(trial), Some(rung)) => Some(TrialParent { member, trial, rung }),
         _ => None,
@@ -231,22 +221,3 @@ fn trial_from_row(row: &Row<'_>) -> rusqlite::Result<TrialRecord> {
         parent,
     })
 }
-
-/// Implements the conversion of states to and from their names.
-macro_rules! sql_states {
-    ($($state:ident)*) => {
-        $(impl ToSql for $state {
-            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-                Ok(ToSqlOutput::Borrowed(self.name().into()))
-            }
-        }
-
-        impl FromSql for $state {
-            fn column_result(value: ValueRef<'_>) -> FromSqlResult<$state> {
-                value.as_str()?.parse().map_err(FromSqlError::other)
-            }
-        })*
-    };
-}
-
-sql_states!(SweepState TrialState);

@@ -1,7 +1,6 @@
 //! The records of pipeline runs.
 
 use super::*;
-use crate::records::PipelineStepState;
 
 fn new_run(pipeline: &str) -> NewPipelineRun {
     NewPipelineRun {
@@ -20,9 +19,7 @@ fn change(from: PipelineStepState, to: PipelineStepState) -> StepChange {
 
 const FIRST: StepAttemptKey = StepAttemptKey { position: 0, item: 0, attempt: 1 };
 
-#[test]
-fn runs_are_numbered_and_created_once_for_a_key() {
-    let records = SqliteRecords::open_in_memory();
+pub(super) fn runs_are_numbered_and_created_once_for_a_key(records: &dyn JobRecords) {
     let keyed = NewPipelineRun { idempotency_key: Some("k".to_owned()), ..new_run("nightly") };
     let first = records.create_run(&keyed, 5).unwrap();
     assert_eq!((first.name.as_str(), first.state, first.created_ms), ("nightly-1", PipelineRunState::Running, 5));
@@ -42,9 +39,7 @@ fn runs_are_numbered_and_created_once_for_a_key() {
     assert!(records.create_run(&new_run("Bad Name"), 1).is_err());
 }
 
-#[test]
-fn a_step_changes_only_from_the_expected_state() {
-    let records = SqliteRecords::open_in_memory();
+pub(super) fn a_step_changes_only_from_the_expected_state(records: &dyn JobRecords) {
     let run = records.create_run(&new_run("n"), 1).unwrap().id;
     let (pending, running, succeeded) =
         (PipelineStepState::Pending, PipelineStepState::Running, PipelineStepState::Succeeded);
@@ -69,9 +64,7 @@ fn a_step_changes_only_from_the_expected_state() {
     assert_eq!(records.unfinished_run_of_job("p-1").unwrap(), None);
 }
 
-#[test]
-fn a_restart_begins_other_attempts_and_old_ones_do_not_change() {
-    let records = SqliteRecords::open_in_memory();
+pub(super) fn a_restart_begins_other_attempts_and_old_ones_do_not_change(records: &dyn JobRecords) {
     let run = records.create_run(&new_run("n"), 1).unwrap().id;
     records.finish_run(&run, PipelineRunState::Failed, &StateReason::default(), 2).unwrap();
     assert!(records.restart_run(&run, &[(0, 0), (1, 0)]).unwrap());
@@ -87,9 +80,7 @@ fn a_restart_begins_other_attempts_and_old_ones_do_not_change() {
     assert_eq!(records.create_run(&new_run("n"), 5).unwrap().name, "n-2", "a name is not used again");
 }
 
-#[test]
-fn a_schedule_is_advanced_once_for_each_time() {
-    let records = SqliteRecords::open_in_memory();
+pub(super) fn a_pipeline_schedule_is_advanced_once_for_each_time(records: &dyn JobRecords) {
     let schedule = PipelineSchedule {
         name: "n".to_owned(),
         project: "p".to_owned(),

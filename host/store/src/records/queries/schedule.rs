@@ -1,12 +1,11 @@
 //! Transactions on schedules.
 
-use rusqlite::{Row, Transaction, params};
 use saggar_clock::UnixMillis;
 
-use super::TransactionResult;
-use super::row::{self, to_sql_integer};
+use super::row;
 use crate::error::RecordError;
 use crate::limits::SCHEDULES_MAX;
+use crate::records::session::{RecordLock, Session, SqlRow, TransactionResult, params};
 use crate::records::{JobSchedule, field_rules};
 
 /// Returns `Invalid` if the schedule's fields are not valid.
@@ -15,23 +14,26 @@ pub(super) fn validate(schedule: &JobSchedule) -> Result<(), RecordError> {
     field_rules::check_spec_length("spec", &schedule.spec)
 }
 
-pub(super) fn put(tx: &Transaction<'_>, new: &JobSchedule) -> TransactionResult<()> {
+pub(super) fn put(tx: &dyn Session, new: &JobSchedule) -> TransactionResult<()> {
+    tx.lock(RecordLock::Creation)?;
     let others: u64 =
-        tx.query_row("SELECT count(*) FROM schedules WHERE name <> ?1", [&new.name], row::count_from_row)?;
+        tx.query_one("SELECT count(*) FROM schedules WHERE name <> ?1", params![new.name], row::count_from_row)?;
     if others >= SCHEDULES_MAX {
         let (field, expected) = ("schedule", "is one too many: a server keeps at most 1,000");
         return Err(RecordError::Invalid { field, value: new.name.clone(), expected }.into());
     }
     tx.execute(
-        "INSERT OR REPLACE INTO schedules (name, cron, spec, owner, created_ms, settled_ms, last_job, rights) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO schedules (name, cron, spec, owner, created_ms, settled_ms, last_job, rights) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+         ON CONFLICT (name) DO UPDATE SET cron = ?2, spec = ?3, owner = ?4, created_ms = ?5, settled_ms = ?6, \
+         last_job = ?7, rights = ?8",
         params![
             new.name,
             new.cron,
             new.spec,
             new.owner,
-            to_sql_integer(new.created_ms),
-            to_sql_integer(new.settled_ms),
+            new.created_ms,
+            new.settled_ms,
             new.last_job,
             row::rights_text(&new.rights),
         ],
@@ -39,16 +41,15 @@ pub(super) fn put(tx: &Transaction<'_>, new: &JobSchedule) -> TransactionResult<
     Ok(())
 }
 
-pub(super) fn list(tx: &Transaction<'_>) -> TransactionResult<Vec<JobSchedule>> {
-    let mut statement = tx.prepare_cached(
+pub(super) fn list(tx: &dyn Session) -> TransactionResult<Vec<JobSchedule>> {
+    tx.query_all(
         "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job, rights FROM schedules ORDER BY name",
-    )?;
-    let rows = statement.query_map([], schedule_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+        params![],
+        schedule_from_row,
+    )
 }
 
-fn schedule_from_row(row: &Row<'_>) -> rusqlite::Result<JobSchedule> {
-    let time = |at: usize| row.get::<_, i64>(at).map(|time| u64::try_from(time).unwrap_or(0));
+fn schedule_from_row(row: &dyn SqlRow) -> TransactionResult<JobSchedule> {
     let owner: Option<String> = row.get(3)?;
     Ok(JobSchedule {
         name: row.get(0)?,
@@ -56,26 +57,21 @@ fn schedule_from_row(row: &Row<'_>) -> rusqlite::Result<JobSchedule> {
         spec: row.get(2)?,
         rights: row::rights_from_row(row, 7, owner.as_deref())?,
         owner,
-        created_ms: time(4)?,
-        settled_ms: time(5)?,
+        created_ms: row.get(4)?,
+        settled_ms: row.get(5)?,
         last_job: row.get(6)?,
     })
 }
 
-pub(super) fn remove(tx: &Transaction<'_>, name: &str) -> TransactionResult<bool> {
-    Ok(tx.execute("DELETE FROM schedules WHERE name = ?1", [name])? > 0)
+pub(super) fn remove(tx: &dyn Session, name: &str) -> TransactionResult<bool> {
+    Ok(tx.execute("DELETE FROM schedules WHERE name = ?1", params![name])? > 0)
 }
 
-pub(super) fn advance(
-    tx: &Transaction<'_>,
-    name: &str,
-    due_ms: UnixMillis,
-    job: Option<&str>,
-) -> TransactionResult<bool> {
+pub(super) fn advance(tx: &dyn Session, name: &str, due_ms: UnixMillis, job: Option<&str>) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE schedules SET settled_ms = ?2, last_job = coalesce(?3, last_job) \
          WHERE name = ?1 AND settled_ms < ?2",
-        params![name, to_sql_integer(due_ms), job],
+        params![name, due_ms, job],
     )?;
     Ok(changed > 0)
 }

@@ -2,23 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{OptionalExtension, Transaction, params};
-
-use super::row::{self, to_sql_integer};
-use super::{TransactionResult, clamp_limit, job, thinning};
+use super::row;
+use super::{clamp_limit, job, thinning};
 use crate::error::RecordError;
 use crate::limits::{POINTS_LISTED_MAX, SERIES_MAX, SERIES_NAME_BYTES_MAX};
+use crate::records::session::{Session, SqlDialect, TransactionResult, params};
 use crate::records::{JobDetails, JobLease, MetricPoint};
 
-pub(super) fn record_points(tx: &Transaction<'_>, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
+pub(super) fn record_points(tx: &dyn Session, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
     job::check_lease(tx, lease)?;
-    let mut insert = tx.prepare_cached(
-        "INSERT OR REPLACE INTO metrics (job, name, step, attempt, value, at_ms) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    let mut replace = tx.prepare_cached(
-        "UPDATE metrics SET value = ?5, at_ms = ?6 WHERE job = ?1 AND name = ?2 AND step = ?3 AND attempt = ?4",
-    )?;
+    let insert = "INSERT INTO metrics (job, name, step, attempt, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT (job, name, step, attempt) DO UPDATE SET value = ?5, at_ms = ?6";
+    let replace =
+        "UPDATE metrics SET value = ?5, at_ms = ?6 WHERE job = ?1 AND name = ?2 AND step = ?3 AND attempt = ?4";
     let mut all = thinning::load(tx, &lease.job)?;
     let mut last: BTreeMap<&str, &MetricPoint> = BTreeMap::new();
     for point in points {
@@ -26,9 +22,9 @@ pub(super) fn record_points(tx: &Transaction<'_>, lease: &JobLease, points: &[Me
             let (value, expected) = (point.name.chars().take(80).collect(), "must have at most 255 bytes");
             return Err(RecordError::Invalid { field: "metric", value, expected }.into());
         }
-        let (step, at) = (to_sql_integer(point.step), to_sql_integer(point.at_ms));
-        let write = if all.entry(point.name.clone()).or_default().count_point() { &mut insert } else { &mut replace };
-        write.execute(params![lease.job, point.name, step, lease.attempt, point.value, at])?;
+        let (step, at) = (point.step, point.at_ms);
+        let write = if all.entry(point.name.clone()).or_default().count_point() { insert } else { replace };
+        tx.execute(write, params![lease.job, point.name, step, lease.attempt, point.value, at])?;
         let last = last.entry(&point.name).or_insert(point);
         if point.step >= last.step {
             *last = point;
@@ -45,28 +41,24 @@ pub(super) fn record_points(tx: &Transaction<'_>, lease: &JobLease, points: &[Me
 
 /// Stores the last point of each series unless a later one is stored. The holder of the lease is the newest attempt.
 fn upsert_latest<'a>(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     lease: &JobLease,
     points: impl Iterator<Item = &'a &'a MetricPoint>,
 ) -> TransactionResult<()> {
-    let mut keep = tx.prepare_cached(
-        "INSERT INTO latest (job, name, attempt, step, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+    let keep = "INSERT INTO latest (job, name, attempt, step, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
          ON CONFLICT (job, name) DO UPDATE SET attempt = excluded.attempt, step = excluded.step, \
          value = excluded.value, at_ms = excluded.at_ms \
-         WHERE excluded.attempt > attempt OR excluded.step >= step",
-    )?;
+         WHERE excluded.attempt > latest.attempt OR excluded.step >= latest.step";
     for point in points {
-        let (step, at) = (to_sql_integer(point.step), to_sql_integer(point.at_ms));
-        keep.execute(params![lease.job, point.name, lease.attempt, step, point.value, at])?;
+        let (step, at) = (point.step, point.at_ms);
+        tx.execute(keep, params![lease.job, point.name, lease.attempt, step, point.value, at])?;
     }
     Ok(())
 }
 
-pub(super) fn names(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<String>> {
+pub(super) fn names(tx: &dyn Session, id: &str) -> TransactionResult<Vec<String>> {
     // This table has one row per series; the other has one per point.
-    let mut statement = tx.prepare_cached("SELECT name FROM latest WHERE job = ?1 ORDER BY name")?;
-    let rows = statement.query_map([id], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    tx.query_all("SELECT name FROM latest WHERE job = ?1 ORDER BY name", params![id], |row| row.get(0))
 }
 
 /// For each attempt of the job `?1`, the step after which a later attempt undid its steps; NULL if no attempt did. An
@@ -79,43 +71,57 @@ macro_rules! undone {
     };
 }
 
+// The points of a series, at each step the one of the latest attempt. A later attempt undoes the steps after the one at which
+// it began, with their points.
+
+/// In a grouped query with max(), SQLite takes the other columns from the row of the maximum.
+const NEWEST_POINTS_SQLITE: &str = concat!(
+    undone!(),
+    "SELECT name, metrics.step, value, at_ms, max(metrics.attempt) FROM metrics \
+     LEFT JOIN undone ON undone.attempt = metrics.attempt \
+     WHERE job = ?1 AND name = ?2 AND metrics.step >= ?3 AND metrics.step <= coalesce(undone.after, metrics.step) \
+     GROUP BY metrics.step ORDER BY metrics.step LIMIT ?4"
+);
+
+const NEWEST_POINTS_POSTGRES: &str = concat!(
+    undone!(),
+    "SELECT DISTINCT ON (metrics.step) name, metrics.step, value, at_ms FROM metrics \
+     LEFT JOIN undone ON undone.attempt = metrics.attempt \
+     WHERE job = ?1 AND name = ?2 AND metrics.step >= ?3 AND metrics.step <= coalesce(undone.after, metrics.step) \
+     ORDER BY metrics.step, metrics.attempt DESC LIMIT ?4"
+);
+
 pub(super) fn points(
-    tx: &Transaction<'_>,
+    tx: &dyn Session,
     id: &str,
     name: &str,
     from_step: u64,
     limit: u32,
 ) -> TransactionResult<Vec<MetricPoint>> {
-    // A later attempt undoes the steps after the one at which it began, with their points. In a grouped query with
-    // max(), SQLite takes the other columns from the row of the maximum.
-    let mut statement = tx.prepare_cached(concat!(
-        undone!(),
-        "SELECT name, metrics.step, value, at_ms, max(metrics.attempt) FROM metrics \
-         LEFT JOIN undone ON undone.attempt = metrics.attempt \
-         WHERE job = ?1 AND name = ?2 AND metrics.step >= ?3 AND metrics.step <= coalesce(undone.after, metrics.step) \
-         GROUP BY metrics.step ORDER BY metrics.step LIMIT ?4"
-    ))?;
+    let statement = match tx.dialect() {
+        SqlDialect::Sqlite => NEWEST_POINTS_SQLITE,
+        SqlDialect::Postgres => NEWEST_POINTS_POSTGRES,
+    };
     let limit = clamp_limit(limit, POINTS_LISTED_MAX);
-    let rows = statement.query_map(params![id, name, to_sql_integer(from_step), limit], row::point_from_row)?;
-    let mut points: Vec<MetricPoint> = rows.collect::<Result<_, _>>()?;
+    let mut points = tx.query_all(statement, params![id, name, from_step, limit], row::point_from_row)?;
     if points.len() < limit as usize {
         // The last point of a thinned series is possibly not among the recorded points.
-        let mut statement = tx.prepare_cached(concat!(
+        let statement = concat!(
             undone!(),
             "SELECT name, step, value, at_ms FROM latest LEFT JOIN undone ON undone.attempt = latest.attempt \
              WHERE job = ?1 AND name = ?2 AND step >= ?3 AND step <= coalesce(undone.after, step)"
-        ))?;
-        let last = statement.query_row(params![id, name, to_sql_integer(from_step)], row::point_from_row).optional()?;
+        );
+        let last = tx.query_optional(statement, params![id, name, from_step], row::point_from_row)?;
         points.extend(last.filter(|last| points.last().is_none_or(|point| point.step < last.step)));
     }
     Ok(points)
 }
 
-pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
-    let mut is_there = tx.prepare_cached("SELECT 1 FROM jobs WHERE id = ?1")?;
+pub(super) fn details(tx: &dyn Session, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
+    let is_there = "SELECT 1 FROM jobs WHERE id = ?1";
     let mut details = HashMap::with_capacity(ids.len());
     for id in ids {
-        if is_there.exists([id])? {
+        if tx.exists(is_there, params![id])? {
             details.insert(
                 id.clone(),
                 JobDetails {
@@ -129,9 +135,10 @@ pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> TransactionResult
     Ok(details)
 }
 
-fn latest_points(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<MetricPoint>> {
-    let mut statement =
-        tx.prepare_cached("SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name")?;
-    let rows = statement.query_map([id], row::point_from_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+fn latest_points(tx: &dyn Session, id: &str) -> TransactionResult<Vec<MetricPoint>> {
+    tx.query_all(
+        "SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name",
+        params![id],
+        row::point_from_row,
+    )
 }

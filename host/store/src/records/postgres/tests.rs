@@ -1,0 +1,238 @@
+//! Tests of what only PostgreSQL does. `records/tests.rs` has those of every engine.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::error::is_disk_full;
+use crate::records::tests::{claim, new_job, point};
+use crate::records::{JobFilter, JobRecords, JobState, NewJob, StateReason};
+
+mod answer_cutter;
+pub(in crate::records) mod test_server;
+
+use answer_cutter::AnswerCutter;
+use test_server::TestServer;
+
+/// Returns the names of all jobs.
+fn job_names(records: &dyn JobRecords) -> BTreeSet<String> {
+    records.list(&JobFilter::default()).unwrap().into_iter().map(|job| job.name).collect()
+}
+
+#[test]
+fn servers_that_start_at_once_create_one_schema_and_newer_schemas_are_refused() {
+    let Some(server) = TestServer::start() else { return };
+    let url = server.create_database();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| PostgresRecords::open(&url).unwrap());
+        }
+    });
+    let records = PostgresRecords::open(&url).unwrap();
+    assert_eq!(records.submit(&new_job("p"), 1).unwrap().name, "p-1");
+    records.write(|tx| tx.execute("UPDATE schema_version SET version = 99", &[])).unwrap();
+    let error = PostgresRecords::open(&url).unwrap_err();
+    assert!(matches!(error, RecordError::NewerSchema { found: 99, newest: 1, .. }), "{error}");
+}
+
+#[test]
+fn an_unreachable_database_is_named_without_its_password() {
+    // Port 1 of this host has no server.
+    let error = PostgresRecords::open("postgres://ci:secret@127.0.0.1:1/saggar").unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("postgres://ci@127.0.0.1:1/saggar") && text.contains("refused"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
+fn texts_with_nul_are_stored_with_a_replacement() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    records.record_event(&id, "NOTE", "a\0b", 2).unwrap();
+    assert_eq!(records.events_of_kinds(&id, &["NOTE"]).unwrap()[0].text, "a\u{fffd}b");
+}
+
+#[test]
+fn a_full_disk_is_reported_as_one() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let statement = "SELECT raise_disk_full()";
+    let function = "CREATE FUNCTION raise_disk_full() RETURNS VOID LANGUAGE plpgsql AS \
+        $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$";
+    records.write(|tx| tx.execute(function, &[])).unwrap();
+    let error = records.write(|tx| tx.execute(statement, &[])).unwrap_err();
+    assert!(is_disk_full(&error), "{error}");
+}
+
+/// A call from a task of a runtime blocks the task's thread, and does not panic.
+#[test]
+fn records_can_be_read_in_a_task() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    records.submit(&new_job("p"), 1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let names = runtime.block_on(async {
+        let names = job_names(&records);
+        drop(records);
+        names
+    });
+    assert_eq!(names.len(), 1);
+}
+
+/// Two transactions that wait for each other: the server ends one, which is repeated.
+#[test]
+fn a_transaction_that_ended_in_a_deadlock_is_repeated() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let ids = [0, 1].map(|at| records.submit(&new_job("p"), at).unwrap().id);
+    let barrier = std::sync::Barrier::new(2);
+    let touch = |order: [&str; 2]| {
+        let is_first_attempt = AtomicBool::new(true);
+        records.write(|tx| {
+            tx.execute("UPDATE jobs SET step = step + 1 WHERE id = ?1", crate::records::session::params![order[0]])?;
+            if is_first_attempt.swap(false, Ordering::Relaxed) {
+                barrier.wait();
+            }
+            tx.execute("UPDATE jobs SET step = step + 1 WHERE id = ?1", crate::records::session::params![order[1]])
+        })
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| touch([&ids[1], &ids[0]]));
+        touch([&ids[0], &ids[1]]).unwrap();
+        other.join().unwrap().unwrap();
+    });
+    assert_eq!(ids.map(|id| records.get(&id).unwrap().step), [2, 2]);
+}
+
+/// Eight threads record events while one reads them with the newest sequence as its cursor, which passes over none.
+#[test]
+fn a_reader_of_events_misses_none_of_eight_writers() {
+    const WRITERS: u64 = 8;
+    const EVENTS: u64 = 60;
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let ids: Vec<_> = (0..WRITERS).map(|at| records.submit(&new_job("p"), at).unwrap().id).collect();
+    let begin = records.newest_event_sequence().unwrap();
+    let seen = std::thread::scope(|scope| {
+        for id in &ids {
+            let records = &records;
+            scope.spawn(move || {
+                for at in 0..EVENTS {
+                    records.record_event(id, &format!("KIND_{}", at % 4), &at.to_string(), at).unwrap();
+                }
+            });
+        }
+        let (mut cursor, mut seen) = (begin, Vec::new());
+        while (seen.len() as u64) < WRITERS * EVENTS {
+            let events = records.events(None, cursor, 0).unwrap();
+            let Some(last) = events.last() else {
+                std::thread::yield_now();
+                assert!(records.newest_event_sequence().unwrap() < begin + 2 * WRITERS * EVENTS);
+                continue;
+            };
+            cursor = last.sequence;
+            seen.extend(events.into_iter().map(|event| (event.job, event.text)));
+            // All writers are done: what is not seen now was missed.
+            if cursor >= begin + WRITERS * EVENTS {
+                break;
+            }
+        }
+        seen
+    });
+    let distinct: BTreeSet<_> = seen.iter().collect();
+    assert_eq!((seen.len() as u64, distinct.len() as u64), (WRITERS * EVENTS, WRITERS * EVENTS));
+}
+
+/// What was recorded stays, and writers continue after the server is back.
+#[test]
+fn a_killed_server_loses_no_acknowledged_write() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let acknowledged = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let records = &records;
+                scope.spawn(move || {
+                    let submit = |at: u64| {
+                        let key = format!("{writer}-{at}");
+                        let job = NewJob { idempotency_key: Some(key.clone()), ..new_job("p") };
+                        (key, records.submit(&job, at).unwrap().id)
+                    };
+                    (0..60).map(submit).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            let before = job_names(&records).len();
+            while job_names(&records).len() < before + 20 {
+                std::thread::yield_now();
+            }
+            server.kill_and_restart();
+        }
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+    });
+    for (key, id) in &acknowledged {
+        assert_eq!(&records.find_by_idempotency_key(key).unwrap().expect("it was acknowledged").id, id);
+    }
+    assert_eq!(acknowledged.len(), 240);
+    assert_eq!(records.count_by_state().unwrap(), [(JobState::Queued, 240)], "none was recorded twice");
+}
+
+/// The connection ends after COMMIT was sent, so its answer is lost. Each write happens once.
+#[test]
+fn a_write_whose_answer_is_lost_happens_once() {
+    let Some(server) = TestServer::start() else { return };
+    let url = server.create_database();
+    let direct = PostgresRecords::open(&url).unwrap();
+    let cutter = AnswerCutter::start(server.port());
+    let records = PostgresRecords::open(&server.url_through(&url, cutter.port())).unwrap();
+    let keyed = NewJob { idempotency_key: Some("k".to_owned()), ..new_job("p") };
+    cutter.cut_next_commit();
+    let submitted = records.submit(&keyed, 1).unwrap();
+    assert_eq!(cutter.cuts(), 1);
+    assert_eq!((submitted.name.as_str(), records.submit(&keyed, 2).unwrap()), ("p-1", submitted.clone()));
+    // Without a key.
+    cutter.cut_next_commit();
+    assert_eq!(records.submit(&new_job("p"), 3).unwrap().name, "p-2");
+    assert_eq!((cutter.cuts(), job_names(&direct).len()), (2, 2));
+    cutter.cut_next_commit();
+    let claimed = records.claim(&submitted.id, "pool", 4).unwrap().expect("it is queued");
+    assert_eq!((cutter.cuts(), claimed.lease.attempt, claimed.lease.epoch), (3, 1, 1));
+    assert_eq!(direct.attempts(&submitted.id).unwrap().len(), 1);
+    assert_eq!(direct.claim(&submitted.id, "pool", 5).unwrap(), None);
+    // The lease ends with the write, so a repetition would be refused.
+    cutter.cut_next_commit();
+    let queued = records.requeue(&claimed.lease, &StateReason::new("PREEMPTED", ""), 0, 6).unwrap();
+    assert_eq!((cutter.cuts(), queued.state, queued.epoch), (4, JobState::Queued, 2));
+    assert_eq!(direct.count_events(&submitted.id, "QUEUED").unwrap(), 1);
+}
+
+/// The connection ends before COMMIT reaches the server, so nothing was recorded: the write is repeated.
+#[test]
+fn a_write_whose_commit_is_lost_is_repeated() {
+    let Some(server) = TestServer::start() else { return };
+    let url = server.create_database();
+    let cutter = AnswerCutter::start(server.port());
+    let records = PostgresRecords::open(&server.url_through(&url, cutter.port())).unwrap();
+    cutter.lose_next_commit();
+    let job = records.submit(&new_job("p"), 1).unwrap();
+    assert_eq!((cutter.cuts(), job.name.as_str()), (1, "p-1"));
+    let lease = claim(&records);
+    cutter.lose_next_commit();
+    records.record_metrics(&lease, &[point(1, 0.5)]).unwrap();
+    assert_eq!((cutter.cuts(), records.series(&job.id, "loss", 0, 0).unwrap().len()), (2, 1));
+}
+
+#[test]
+fn more_threads_than_connections_share_them() {
+    let Some(server) = TestServer::start() else { return };
+    let records = Arc::new(server.open());
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    std::thread::scope(|scope| {
+        for _ in 0..3 * crate::limits::POSTGRES_CONNECTIONS_MAX {
+            scope.spawn(|| assert_eq!(records.get(&id).unwrap().name, "p-1"));
+        }
+    });
+}

@@ -1,0 +1,158 @@
+//! Encrypted connections: rustls below the client of PostgreSQL.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+use super::settings::CertificateTrust;
+
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Encrypts connections.
+#[derive(Clone, Debug)]
+pub(super) struct TlsSetup {
+    config: Arc<ClientConfig>,
+}
+
+impl TlsSetup {
+    /// Reads the certificates of authorities.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or has no certificate.
+    pub(super) fn new(trust: &CertificateTrust) -> Result<TlsSetup, BoxedError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier: Arc<dyn ServerCertVerifier> = match trust {
+            CertificateTrust::Any => Arc::new(AnyCertificate { provider: Arc::clone(&provider) }),
+            CertificateTrust::PublicAuthorities => {
+                let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?
+            }
+            CertificateTrust::AuthoritiesOf(path) => {
+                let wrong = |error: &dyn std::fmt::Display| format!("sslrootcert: {}: {error}", path.display());
+                let mut roots = RootCertStore::empty();
+                for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
+                    roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+                }
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+                verifier.build().map_err(|error| wrong(&error))?
+            }
+        };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        Ok(TlsSetup { config: Arc::new(config) })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for TlsSetup {
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = HostTls;
+    type Error = BoxedError;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<HostTls, BoxedError> {
+        let host = ServerName::try_from(host.to_owned())?;
+        Ok(HostTls { connector: TlsConnector::from(Arc::clone(&self.config)), host })
+    }
+}
+
+/// Encrypts one connection to a host.
+pub(super) struct HostTls {
+    connector: TlsConnector,
+    host: ServerName<'static>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for HostTls {
+    type Stream = EncryptedStream<S>;
+    type Error = BoxedError;
+    type Future = Pin<Box<dyn Future<Output = Result<EncryptedStream<S>, BoxedError>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { Ok(EncryptedStream(self.connector.connect(self.host, stream).await?)) })
+    }
+}
+
+/// An encrypted connection.
+pub(super) struct EncryptedStream<S>(tokio_rustls::client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Accepts every certificate, for `sslmode=require`: nobody can read the connection by listening, but who answers is not
+/// checked.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _host: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
