@@ -224,7 +224,7 @@ pub(super) fn set_state(
     }
     // A stop that was requested while the worker was starting must not be overwritten by "running".
     let next_state = if job.state == JobState::Stopping { JobState::Stopping } else { state };
-    let started = (state == JobState::Running).then(|| now_ms);
+    let started = (state == JobState::Running).then_some(now_ms);
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, \
          started_ms = coalesce(started_ms, ?5) WHERE id = ?1",

@@ -132,7 +132,7 @@ fn create(tx: &dyn Session, new: &NewSweep, now_ms: UnixMillis) -> TransactionRe
         ],
     )?;
     let created = find(tx, "id = ?1", &id)?;
-    Ok(created.ok_or_else(|| column_error(0, "the sweep is missing"))?)
+    created.ok_or_else(|| column_error(0, "the sweep is missing"))
 }
 
 fn find(tx: &dyn Session, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
@@ -177,7 +177,7 @@ fn record_decision(
         )?;
     }
     if let Some((state, reason)) = &decision.end {
-        let finished = state.is_final().then(|| now_ms);
+        let finished = state.is_final().then_some(now_ms);
         tx.execute(
             "UPDATE sweeps SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 WHERE id = ?1",
             params![sweep, state, reason.code, reason.sentence, finished],

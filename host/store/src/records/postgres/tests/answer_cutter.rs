@@ -65,7 +65,7 @@ impl AnswerCutter {
     }
 }
 
-/// Forwards requests. The client sends COMMIT as a message of its own and waits, so it is never split.
+/// Forwards requests. The client sends COMMIT as a separate message and waits, so it is never split.
 fn forward(mut client: TcpStream, mut upstream: TcpStream, state: &CutterState) {
     let mut buffer = [0; 1 << 16];
     while let Ok(length @ 1..) = client.read(&mut buffer) {

@@ -50,7 +50,6 @@ impl TestServer {
         let Some(programs) = find_programs() else {
             let is_required = ["REQUIRE_ALL", "REQUIRE_POSTGRES"].iter().any(|name| std::env::var_os(name).is_some());
             assert!(!is_required, "PostgreSQL is not installed, and REQUIRE_ALL or REQUIRE_POSTGRES is set");
-            #[expect(clippy::print_stdout, reason = "a skipped test says so")]
             {
                 println!("SKIP: PostgreSQL is not installed");
             }
@@ -143,7 +142,7 @@ impl TestServer {
     }
 }
 
-/// Starts the server in a process group of its own.
+/// Starts the server in a separate process group.
 fn spawn(programs: &Path, directory: &Path, port: u16) -> Child {
     // A killed server leaves it.
     let _ = std::fs::remove_file(directory.join("data/postmaster.pid"));
@@ -162,7 +161,7 @@ fn spawn(programs: &Path, directory: &Path, port: u16) -> Child {
         .unwrap()
 }
 
-/// Kills the server with its children, each of which is a group of its own.
+/// Kills the server with its children, each of which is a separate group.
 fn kill_group(process: &mut Child) {
     let pid = process.id();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
