@@ -50,9 +50,7 @@ impl TestServer {
         let Some(programs) = find_programs() else {
             let is_required = ["REQUIRE_ALL", "REQUIRE_POSTGRES"].iter().any(|name| std::env::var_os(name).is_some());
             assert!(!is_required, "PostgreSQL is not installed, and REQUIRE_ALL or REQUIRE_POSTGRES is set");
-            {
-                println!("SKIP: PostgreSQL is not installed");
-            }
+            println!("SKIP: PostgreSQL is not installed");
             return None;
         };
         let directory = tempfile::tempdir().unwrap();
