@@ -25,14 +25,12 @@ pub enum InstallFailure {
 pub(crate) fn summarize(messages: &str) -> String {
     let is_frame = |line: &str| line.starts_with(' ');
     let is_noise = |line: &str| is_frame(line) || NOISE.iter().any(|noise| line.starts_with(noise));
-    let mut lines: Vec<&str> = messages.lines().filter(|line| !line.trim().is_empty() && !is_noise(line)).collect();
-    if let Some(last) = lines.iter().rposition(|line| line.starts_with(RETRYING)) {
-        let mut at = 0;
-        lines.retain(|line| {
-            at += 1;
-            at - 1 == last || !line.starts_with(RETRYING)
-        });
-    }
+    let is_retry = |line: &str| line.starts_with(RETRYING);
+    let lines: Vec<&str> = messages.lines().filter(|line| !line.trim().is_empty() && !is_noise(line)).collect();
+    let last_retry = lines.iter().rposition(|line| is_retry(line));
+    let is_repeated = |(at, line): &(usize, &str)| is_retry(line) && Some(*at) != last_retry;
+    let lines: Vec<&str> =
+        lines.into_iter().enumerate().filter(|line| !is_repeated(line)).map(|(_, line)| line).collect();
     let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
     let last: Vec<String> = last.iter().map(|line| shorten(line.trim())).collect();
     last.join("; ")

@@ -204,6 +204,13 @@ export function hasRungs(method) {
   return RUNG_METHODS.includes(method);
 }
 
+/** The newest version of each dataset. */
+export function newestVersions(datasets) {
+  const newest = new Map();
+  for (const one of datasets) if (!(newest.get(one.name)?.version > one.version)) newest.set(one.name, one);
+  return [...newest.values()];
+}
+
 /** The field that an error of the server is about, among `fields`, or null. */
 export function fieldOfError(message, fields) {
   const [, name = ''] = /^([\w./-]+):/.exec(message) ?? [];

@@ -1,23 +1,21 @@
 // The forms of a new job and of a new sweep, made from what the plugin declares.
 
-import { ask, failure, send } from './api.js';
+import { ask } from './api.js';
 import { expectedOf } from './checks.js';
 import { runCommand, sweepCommand } from './command.js';
-import { note } from './dialogs.js';
 import { h, listen, patch } from './dom.js';
 import { short } from './format.js';
-import { METHODS, SEARCHES, declaredParameters, fieldOfError, hasRungs, mountPoints, projectOf, readJob, readSweep } from './jobform.js';
+import { METHODS, SEARCHES, declaredParameters, hasRungs, mountPoints, newestVersions, projectOf, readJob, readSweep } from './jobform.js';
 import { NOTEBOOK_QUEUE } from './newnotebook.js';
+import { formFields, formPart, formState, listenToForm, sideCard } from './submission.js';
 
 /** Shows the form of a `job` or a `sweep` in `root`; `wanted` is the digest or the name of the plugin to begin with, or ''. */
 export function newJobPage(root, kind, wanted, live) {
   const isSweep = kind === 'sweep';
   const state = {
     plugins: null, datasets: [], devices: [], queues: [], error: null,
-    chosen: null, values: {}, mounts: [], touched: new Set(), tried: false, refused: null, busy: false,
+    chosen: null, mounts: [], ...formState(),
   };
-  /** The idempotency key of what was sent, so that sending the same again makes no second job. */
-  const keys = new Map();
   const form = h('form', { class: 'job-form', novalidate: true, 'aria-label': isSweep ? 'New sweep' : 'New job' });
   patch(root, h('p', { class: 'crumb' }, h('a', { href: isSweep ? '#/sweeps' : '#/jobs' }, isSweep ? 'Sweeps' : 'Jobs')), h('div', { class: 'page-head' }, h('h1', {}, isSweep ? 'New sweep' : 'New job')), form);
 
@@ -37,45 +35,20 @@ export function newJobPage(root, kind, wanted, live) {
       return;
     }
     const { spec, problems } = read();
-    const fields = fieldsOf(spec, problems);
+    const fields = formFields(state, problems);
     patch(
       form,
       h(
         'div',
         { class: 'form-parts', 'data-key': 'parts' },
-        part('Plugin', pluginFields(fields)),
-        part(plugin()?.is_step ? 'Inputs' : 'Parameters', parameterFields(fields)),
-        part('Data', dataFields(fields)),
-        isSweep && part('Search', searchFields(fields)),
-        part('Where and how', settingFields(fields)),
+        formPart('Plugin', pluginFields(fields)),
+        formPart(plugin()?.is_step ? 'Inputs' : 'Parameters', parameterFields(fields)),
+        formPart('Data', dataFields(fields)),
+        isSweep && formPart('Search', searchFields(fields)),
+        formPart('Where and how', settingFields(fields)),
       ),
-      sideCard(spec, problems),
+      side(spec, problems),
     );
-  }
-
-  /** Makes fields: each shows what is wrong with it once it was left or sending was tried, and what the server refused. */
-  function fieldsOf(spec, problems) {
-    const problemOf = (name) => {
-      if (state.refused?.field === name) return state.refused.message;
-      return state.tried || state.touched.has(name) ? problems[name] : null;
-    };
-    const framed = (name, label, control, help) => {
-      const problem = problemOf(name);
-      return h(
-        'div',
-        { class: problem ? 'form-field wrong' : 'form-field', 'data-key': name, 'data-field': name },
-        h('label', { for: `f-${name}` }, label),
-        control({ id: `f-${name}`, name, 'aria-invalid': problem ? 'true' : null, 'aria-describedby': problem ? `p-${name}` : help ? `h-${name}` : null, 'data-input': 'set', 'data-focusout': 'leave' }),
-        help && h('p', { class: 'note', id: `h-${name}` }, help),
-        problem && h('p', { class: 'reason', id: `p-${name}` }, problem),
-      );
-    };
-    return {
-      problemOf,
-      text: (name, label, { help, ...more } = {}) => framed(name, label, (attributes) => h('input', { autocomplete: 'off', spellcheck: 'false', value: state.values[name] ?? '', ...attributes, ...more }), help),
-      choice: (name, label, options, help) => framed(name, label, (attributes) => h('select', attributes, options.map(([value, text]) => h('option', { value, selected: (state.values[name] ?? '') === value }, text))), help),
-      area: (name, label, { help, ...more }) => framed(name, label, (attributes) => h('textarea', { rows: 2, spellcheck: 'false', ...attributes, ...more }, state.values[name] ?? ''), help),
-    };
   }
 
   function pluginFields({ choice, text }) {
@@ -128,12 +101,10 @@ export function newJobPage(root, kind, wanted, live) {
   }
 
   function dataFields(fields) {
-    const newest = new Map();
-    for (const one of state.datasets) if (!(newest.get(one.name)?.version > one.version)) newest.set(one.name, one);
     const options = (wanted) => {
       const lacks = (version) => wanted.filter((name) => !version.fields.some((has) => has.name === name));
       const label = (text, version) => (lacks(version).length ? `${text} — lacks ${lacks(version).join(', ')}` : text);
-      const of = [...newest.values()].sort((a, b) => lacks(a).length - lacks(b).length || (a.name < b.name ? -1 : 1)).flatMap((one) => [
+      const of = newestVersions(state.datasets).sort((a, b) => lacks(a).length - lacks(b).length || (a.name < b.name ? -1 : 1)).flatMap((one) => [
         [one.name, label(`${one.name}, the newest version (${one.version})`, one)],
         ...state.datasets.filter(({ name, version }) => name === one.name && version !== one.version).map((old) => [`${old.name}/${old.version}`, label(`${old.name}/${old.version}`, old)]),
       ]);
@@ -185,57 +156,13 @@ export function newJobPage(root, kind, wanted, live) {
     ];
   }
 
-  function sideCard(spec, problems) {
-    const count = Object.keys(problems).length;
-    const command = isSweep ? sweepCommand(spec, named()) : runCommand(spec, named());
-    const unplaced = state.refused && !state.refused.field ? state.refused : null;
-    return h(
-      'aside',
-      { class: 'card form-side', 'data-key': 'side', 'aria-label': 'Command and submission' },
-      h('h2', {}, 'The same as a command'),
-      h('pre', { class: 'wrap' }, h('code', { id: 'command' }, command)),
-      plugin() && !plugin().reference && h('p', { class: 'note' }, `${named()} stands for the file of the plugin ${short(plugin().digest)}.`),
-      unplaced && h('p', { class: 'reason', role: 'alert' }, unplaced.message, unplaced.hint && h('span', { class: 'note' }, ` ${unplaced.hint}`)),
-      h('p', { class: 'note', role: 'status' }, state.tried && count ? `${count} ${count === 1 ? 'field needs' : 'fields need'} a change.` : ''),
-      h('button', { class: 'primary', disabled: state.busy || !plugin() }, state.busy ? 'Sending…' : isSweep ? 'Start the sweep' : 'Run the job'),
-    );
-  }
-
-  function part(title, ...content) {
-    return h('fieldset', { class: 'card form-part', 'data-key': title }, h('legend', {}, title), content);
-  }
-
-  /** Focuses the first field that is wrong. */
-  function showFirst() {
-    const first = form.querySelector('.wrong input, .wrong select, .wrong textarea');
-    first?.focus();
-    first?.scrollIntoView({ block: 'center' });
-  }
-
-  async function submit() {
-    const { spec, problems } = read();
-    state.tried = true;
-    state.refused = null;
-    render();
-    if (Object.keys(problems).length) return showFirst();
-    const body = JSON.stringify(spec);
-    if (!keys.has(body)) keys.set(body, randomKey());
-    state.busy = true;
-    render();
-    try {
-      const response = await send(isSweep ? '/api/v1/sweeps' : '/api/v1/jobs', { method: 'POST', headers: { 'content-type': 'application/json', 'idempotency-key': keys.get(body) }, body });
-      if (!response.ok) throw await failure(response);
-      const made = await response.json();
-      note(`${made.name} is ${isSweep ? 'started' : 'submitted'}.`);
-      location.hash = `#/${isSweep ? 'sweeps' : 'jobs'}/${encodeURIComponent(made.name)}`;
-    } catch (error) {
-      const fields = [...form.querySelectorAll('[data-field]')].map((element) => element.dataset.field);
-      state.refused = { message: error.message, hint: error.hint, field: fieldOfError(error.message, fields) };
-      state.busy = false;
-      render();
-      showFirst();
-      live(error.status === 0 ? error : null);
-    }
+  function side(spec, problems) {
+    return sideCard(state, problems, {
+      command: isSweep ? sweepCommand(spec, named()) : runCommand(spec, named()),
+      notes: plugin() && !plugin().reference && h('p', { class: 'note' }, `${named()} stands for the file of the plugin ${short(plugin().digest)}.`),
+      label: isSweep ? 'Start the sweep' : 'Run the job',
+      disabled: !plugin(),
+    });
   }
 
   async function load() {
@@ -261,19 +188,16 @@ export function newJobPage(root, kind, wanted, live) {
     render();
   }
 
-  const set = (element) => {
-    state.values[element.name] = element.value;
-    if (element.name === 'plugin') Object.assign(state, { chosen: element.value || null, tried: false, mounts: [] });
-    state.refused = null;
-    render();
-  };
-  listen(form, 'input', { set });
-  listen(form, 'focusout', {
-    leave({ name, value }) {
-      if (value === '') return;
-      state.touched.add(name.replace(/^(list|min|max)\./, 'parameters.').replace(/^output\./, 'mount.'));
-      render();
+  listenToForm(form, state, {
+    read,
+    path: isSweep ? '/api/v1/sweeps' : '/api/v1/jobs',
+    made: isSweep ? { verb: 'started', page: 'sweeps' } : { verb: 'submitted', page: 'jobs' },
+    render,
+    live,
+    set(name, value) {
+      if (name === 'plugin') Object.assign(state, { chosen: value || null, tried: false, mounts: [] });
     },
+    fieldOf: (name) => name.replace(/^(list|min|max)\./, 'parameters.').replace(/^output\./, 'mount.'),
   });
   listen(form, 'click', {
     mount() {
@@ -285,16 +209,7 @@ export function newJobPage(root, kind, wanted, live) {
       render();
     },
   });
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    if (!state.busy) submit();
-  });
   render();
   load();
   return { keys: {}, looks: '', refresh: load, leave() {} };
-}
-
-/** A text that nobody else has. `randomUUID` is only for pages of secure origins. */
-function randomKey() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -114,6 +114,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "sides.js",
     "snapshot.js",
     "state.js",
+    "submission.js",
     "svg.js",
     "sweeps.js",
     "theme.css",

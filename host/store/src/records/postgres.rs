@@ -15,11 +15,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::session::{RecordsEngine, Session, TransactionError, TransactionResult};
+use super::session::{RecordsEngine, SqlSession, TransactionError, TransactionResult};
 use crate::error::RecordError;
 use crate::limits::POSTGRES_RETRY_MS_MAX;
 
-mod blocking;
 mod connection;
 mod failure;
 mod pool;
@@ -86,21 +85,13 @@ impl PostgresRecords {
                 },
                 Err(AttemptFailure::RolledBack(error)) => error,
             };
-            let error = match error {
-                TransactionError::Record(error) => return Err(error),
-                TransactionError::Engine(error) => error,
-            };
-            let error = match error.downcast::<PostgresError>() {
-                Ok(error) => *error,
-                Err(source) => return Err(RecordError::Database { database: self.database().to_owned(), source }),
-            };
-            if error.kind() == FailureKind::Permanent || !retry.wait() {
-                return Err(error.into_record_error(self.database()));
+            if !failure::can_repeat(&error) || !retry.wait() {
+                return Err(failure::record_error(error, self.database()));
             }
         }
     }
 
-    fn attempt_read<T>(&self, body: &impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, AttemptFailure<T>> {
+    fn attempt_read<T>(&self, body: &impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, AttemptFailure<T>> {
         let mut pooled = self.pool.take()?;
         let connection = pooled.get()?;
         connection.begin_read()?;
@@ -111,7 +102,10 @@ impl PostgresRecords {
         Ok(result?)
     }
 
-    fn attempt_write<T>(&self, body: &impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, AttemptFailure<T>> {
+    fn attempt_write<T>(
+        &self,
+        body: &impl Fn(&dyn SqlSession) -> TransactionResult<T>,
+    ) -> Result<T, AttemptFailure<T>> {
         let mut pooled = self.pool.take()?;
         let connection = pooled.get()?;
         let marker = connection.begin_write()?;
@@ -179,11 +173,11 @@ impl RetrySchedule {
 }
 
 impl RecordsEngine for PostgresRecords {
-    fn read<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+    fn read<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.repeat(|| self.attempt_read(&body))
     }
 
-    fn write<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+    fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.repeat(|| self.attempt_write(&body))
     }
 

@@ -34,6 +34,11 @@ fn clamp_limit(limit: u32, max: u32) -> u32 {
     if limit == 0 { max } else { limit.min(max) }
 }
 
+/// Returns names as a text in which `instr` finds `,NAME,`. Names contain no commas.
+fn comma_list(names: &[impl AsRef<str>]) -> String {
+    names.iter().fold(",".to_owned(), |list, name| list + name.as_ref() + ",")
+}
+
 impl<E: RecordsEngine> JobRecords for E {
     fn submit(&self, job: &NewJob, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
         job::validate(job)?;

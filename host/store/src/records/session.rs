@@ -1,6 +1,6 @@
 //! What the queries need of a database engine: transactions, values, rows and locks.
 //!
-//! The queries are written once, in `queries`, for [`Session`]. An engine implements [`RecordsEngine`] and gets
+//! The queries are written once, in `queries`, for [`SqlSession`]. An engine implements [`RecordsEngine`] and gets
 //! `JobRecords` from them. SQL is written with parameters `?1`, `?2`; an engine with another notation translates it.
 
 use crate::error::RecordError;
@@ -11,14 +11,14 @@ pub(super) trait RecordsEngine: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns what the body returned; `Database`.
-    fn read<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError>;
+    fn read<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError>;
 
     /// Runs a body as one transaction, which is recorded once or not at all. The body can be repeated after it was
     /// rolled back, so it has no other effects.
     ///
     /// # Errors
     /// Returns what the body returned; `Database`.
-    fn write<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError>;
+    fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError>;
 
     /// Frees the disk space that a batch of a removal used, if that is quick. A failure has no consequences.
     fn free_log_space(&self);
@@ -31,7 +31,7 @@ pub(super) trait RecordsEngine: std::fmt::Debug + Send + Sync {
 }
 
 /// A transaction that is open.
-pub(super) trait Session {
+pub(super) trait SqlSession {
     /// Runs a statement and returns the number of changed rows.
     fn execute(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<usize>;
 
@@ -73,7 +73,7 @@ pub(super) enum RecordLock<'a> {
     EventSequence,
 }
 
-impl dyn Session + '_ {
+impl dyn SqlSession + '_ {
     /// Returns all rows of a query.
     pub(super) fn query_all<T>(
         &self,

@@ -12,7 +12,8 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_iter};
 
 use super::session::{
-    RecordLock, RecordsEngine, Session, SqlDialect, SqlRow, SqlValue, TransactionError, TransactionResult, column_error,
+    RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError, TransactionResult,
+    column_error,
 };
 use crate::durable;
 use crate::error::RecordError;
@@ -87,7 +88,7 @@ impl SqlRow for Row<'_> {
     }
 }
 
-impl Session for Transaction<'_> {
+impl SqlSession for Transaction<'_> {
     fn execute(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<usize> {
         Ok(self.prepare_cached(sql)?.execute(params_from_iter(params))?)
     }
@@ -193,11 +194,11 @@ impl SqliteRecords {
 }
 
 impl RecordsEngine for SqliteRecords {
-    fn read<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+    fn read<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.transaction(TransactionBehavior::Deferred, |tx| body(tx))
     }
 
-    fn write<T>(&self, body: impl Fn(&dyn Session) -> TransactionResult<T>) -> Result<T, RecordError> {
+    fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.transaction(TransactionBehavior::Immediate, |tx| body(tx))
     }
 

@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::mpsc;
 
+// A runtime's function of this name panics in a task; this one makes the task slow.
+use futures::executor::block_on;
 use tokio::runtime::Handle;
 use tokio_postgres::{Client, Statement};
 
-use super::blocking::block_on;
 use super::settings::ConnectionSettings;
 use super::tls::TlsSetup;
 use super::{PostgresError, values};
 use crate::limits::RECORDS_BUSY_MS;
-use crate::records::session::{RecordLock, Session, SqlDialect, SqlRow, SqlValue, TransactionResult};
+use crate::records::session::{RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult};
 
 /// The numbers of advisory locks. All are released at the end of a transaction, so that a pooler that gives a connection
 /// to another client after each transaction can stand in between.
@@ -135,7 +136,7 @@ fn transaction_timeouts() -> String {
     )
 }
 
-impl Session for PostgresConnection {
+impl SqlSession for PostgresConnection {
     fn execute(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<usize> {
         Ok(self.execute_statement(sql, params)?)
     }

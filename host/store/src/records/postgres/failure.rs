@@ -75,6 +75,23 @@ impl PostgresError {
     }
 }
 
+/// Returns the error of the records for a transaction that failed for good.
+pub(super) fn record_error(error: TransactionError, database: &str) -> RecordError {
+    match error {
+        TransactionError::Record(error) => error,
+        TransactionError::Engine(error) => match error.downcast::<PostgresError>() {
+            Ok(error) => error.into_record_error(database),
+            Err(source) => RecordError::Database { database: database.to_owned(), source },
+        },
+    }
+}
+
+/// Returns whether a failed transaction can succeed when it is repeated.
+pub(super) fn can_repeat(error: &TransactionError) -> bool {
+    let TransactionError::Engine(error) = error else { return false };
+    error.downcast_ref::<PostgresError>().is_some_and(|error| error.kind() != FailureKind::Permanent)
+}
+
 impl From<PostgresError> for TransactionError {
     fn from(error: PostgresError) -> TransactionError {
         TransactionError::Engine(error.into())

@@ -1,10 +1,10 @@
 //! The schema of the database and its migrations.
 
 use super::connection::{PostgresConnection, advisory_locks};
-use super::failure::PostgresError;
+use super::failure::record_error;
 use super::pool::ConnectionPool;
 use crate::error::RecordError;
-use crate::records::session::{Session, SqlValue, TransactionError, TransactionResult, params};
+use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
 pub(super) const SCHEMAS: [&str; 1] = [include_str!("schema.sql")];
@@ -15,20 +15,14 @@ pub(super) const SCHEMAS: [&str; 1] = [include_str!("schema.sql")];
 /// Returns `NewerSchema`; `Database`.
 pub(super) fn migrate(pool: &ConnectionPool) -> Result<(), RecordError> {
     let database = &pool.settings().name;
-    let failed = |error: TransactionError| match error {
-        TransactionError::Record(error) => error,
-        TransactionError::Engine(error) => match error.downcast::<PostgresError>() {
-            Ok(error) => error.into_record_error(database),
-            Err(source) => RecordError::Database { database: database.clone(), source },
-        },
-    };
+    let failed = |error| record_error(error, database);
     let connection = pool.open().map_err(|error| failed(error.into()))?;
     migrate_on(&connection, database).map_err(failed)
 }
 
 fn migrate_on(connection: &PostgresConnection, database: &str) -> TransactionResult<()> {
     connection.run("BEGIN")?;
-    let session: &dyn Session = connection;
+    let session: &dyn SqlSession = connection;
     session.execute("SELECT pg_advisory_xact_lock(?1)", &[SqlValue::Integer(advisory_locks::SCHEMA)])?;
     connection.run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")?;
     let found = session.query_optional("SELECT version FROM schema_version", params![], |row| row.get::<i64>(0))?;

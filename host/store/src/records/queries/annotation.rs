@@ -1,12 +1,12 @@
 //! Transactions on annotations and experiments.
 
-use super::{job, row};
+use super::{comma_list, job, row};
 use crate::limits::EXPERIMENT_MEMBERS_MAX;
-use crate::records::session::{Session, SqlRow, TransactionResult, params};
+use crate::records::session::{SqlRow, SqlSession, TransactionResult, params};
 use crate::records::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 
 pub(super) fn annotate(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     name_or_id: &str,
     change: &AnnotationChange,
 ) -> TransactionResult<JobAnnotations> {
@@ -22,7 +22,7 @@ pub(super) fn annotate(
     Ok(annotations)
 }
 
-pub(super) fn read(tx: &dyn Session, id: &str) -> TransactionResult<JobAnnotations> {
+pub(super) fn read(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobAnnotations> {
     let found = tx.query_optional("SELECT tags, note FROM annotations WHERE job = ?1", params![id], |row| {
         Ok((row.get::<String>(0)?, row.get(1)?))
     })?;
@@ -31,7 +31,7 @@ pub(super) fn read(tx: &dyn Session, id: &str) -> TransactionResult<JobAnnotatio
     Ok(JobAnnotations { tags: serde_json::from_str(&tags).unwrap_or_default(), note })
 }
 
-pub(super) fn experiments(tx: &dyn Session) -> TransactionResult<Vec<ExperimentCount>> {
+pub(super) fn experiments(tx: &dyn SqlSession) -> TransactionResult<Vec<ExperimentCount>> {
     tx.query_all(
         "SELECT count(*), experiment, project, state, min(created_ms), \
          max(coalesce(finished_ms, started_ms, created_ms)) FROM jobs WHERE experiment IS NOT NULL \
@@ -51,7 +51,7 @@ pub(super) fn experiments(tx: &dyn Session) -> TransactionResult<Vec<ExperimentC
 }
 
 pub(super) fn experiment_members(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     experiment: &str,
     projects: Option<&[String]>,
 ) -> TransactionResult<ExperimentMembers> {
@@ -64,8 +64,7 @@ pub(super) fn experiment_members(
         JOIN trials ON trials.job = jobs.id JOIN sweeps ON sweeps.id = trials.sweep \
         WHERE jobs.experiment = ?1 AND (CAST(?2 AS TEXT) IS NULL OR instr(?2, ',' || sweeps.project || ',') > 0) \
         GROUP BY sweeps.id ORDER BY sweeps.cursor DESC LIMIT ?3";
-    // Names contain no commas.
-    let projects = projects.map(|projects| format!(",{},", projects.join(",")));
+    let projects = projects.map(comma_list);
     let members = |sql: &str| -> TransactionResult<Vec<ExperimentMember>> {
         tx.query_all(sql, params![experiment, projects, EXPERIMENT_MEMBERS_MAX], member_from_row)
     };

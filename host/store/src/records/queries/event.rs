@@ -6,10 +6,10 @@ use super::clamp_limit;
 use super::row;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_LISTED_MAX, EVENTS_OF_KIND_MAX};
 use crate::records::JobEvent;
-use crate::records::session::{RecordLock, Session, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 
 pub(in crate::records) fn record(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     kind: &str,
     text: &str,
@@ -28,7 +28,7 @@ pub(in crate::records) fn record(
     Ok(())
 }
 
-pub(super) fn list(tx: &dyn Session, id: Option<&str>, after: u64, limit: u32) -> TransactionResult<Vec<JobEvent>> {
+pub(super) fn list(tx: &dyn SqlSession, id: Option<&str>, after: u64, limit: u32) -> TransactionResult<Vec<JobEvent>> {
     let limit = clamp_limit(limit, EVENTS_LISTED_MAX);
     let columns = "SELECT sequence, job, at_ms, kind, text FROM events";
     match id {
@@ -43,7 +43,7 @@ pub(super) fn list(tx: &dyn Session, id: Option<&str>, after: u64, limit: u32) -
     }
 }
 
-pub(super) fn list_newest(tx: &dyn Session, id: &str, limit: u32) -> TransactionResult<Vec<JobEvent>> {
+pub(super) fn list_newest(tx: &dyn SqlSession, id: &str, limit: u32) -> TransactionResult<Vec<JobEvent>> {
     let mut events = tx.query_all(
         "SELECT sequence, job, at_ms, kind, text FROM events WHERE job = ?1 ORDER BY sequence DESC LIMIT ?2",
         params![id, clamp_limit(limit, EVENTS_LISTED_MAX)],
@@ -53,7 +53,7 @@ pub(super) fn list_newest(tx: &dyn Session, id: &str, limit: u32) -> Transaction
     Ok(events)
 }
 
-pub(super) fn list_of_kinds(tx: &dyn Session, id: &str, kinds: &[&str]) -> TransactionResult<Vec<JobEvent>> {
+pub(super) fn list_of_kinds(tx: &dyn SqlSession, id: &str, kinds: &[&str]) -> TransactionResult<Vec<JobEvent>> {
     // The kinds that are requested are few of many: the index by kind finds their events directly, one kind after the
     // other.
     let statement = "SELECT sequence, job, at_ms, kind, text FROM events INDEXED BY events_by_kind \
@@ -68,10 +68,10 @@ pub(super) fn list_of_kinds(tx: &dyn Session, id: &str, kinds: &[&str]) -> Trans
     Ok(events)
 }
 
-pub(super) fn count(tx: &dyn Session, id: &str, kind: &str) -> TransactionResult<u64> {
+pub(super) fn count(tx: &dyn SqlSession, id: &str, kind: &str) -> TransactionResult<u64> {
     tx.query_one("SELECT count(*) FROM events WHERE job = ?1 AND kind = ?2", params![id, kind], row::count_from_row)
 }
 
-pub(super) fn newest_sequence(tx: &dyn Session) -> TransactionResult<u64> {
+pub(super) fn newest_sequence(tx: &dyn SqlSession) -> TransactionResult<u64> {
     tx.query_one("SELECT coalesce(max(sequence), 0) FROM events", params![], row::count_from_row)
 }

@@ -3,10 +3,10 @@
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS};
-use super::{event, usage_totals};
+use super::{clamp_limit, comma_list, event, usage_totals};
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
-use crate::records::session::{RecordLock, Session, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 use crate::records::{
     ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
     StateReason, field_rules, id,
@@ -24,12 +24,12 @@ pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(job.idempotency_key.as_deref())
 }
 
-pub(super) fn find_by_idempotency_key(tx: &dyn Session, key: &str) -> TransactionResult<Option<JobRecord>> {
+pub(super) fn find_by_idempotency_key(tx: &dyn SqlSession, key: &str) -> TransactionResult<Option<JobRecord>> {
     let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE idempotency_key = ?1");
     tx.query_optional(&sql, params![key], row::job_from_row)
 }
 
-pub(super) fn submit(tx: &dyn Session, new: &NewJob, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
+pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
     tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(job) = find_by_idempotency_key(tx, key)?
@@ -78,58 +78,54 @@ pub(super) fn submit(tx: &dyn Session, new: &NewJob, now_ms: UnixMillis) -> Tran
     get(tx, &id)
 }
 
-pub(super) fn get(tx: &dyn Session, name_or_id: &str) -> TransactionResult<JobRecord> {
+pub(super) fn get(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<JobRecord> {
     let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?1 OR name = ?1");
     let job = tx.query_optional(&sql, params![name_or_id], row::job_from_row)?;
     Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
 }
 
 /// Returns the job, whose records no other transaction changes until this one ends.
-pub(super) fn get_locked(tx: &dyn Session, name_or_id: &str) -> TransactionResult<JobRecord> {
+pub(super) fn get_locked(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<JobRecord> {
     tx.lock(RecordLock::Job(name_or_id))?;
     get(tx, name_or_id)
 }
 
-pub(super) fn list(tx: &dyn Session, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
+pub(super) fn list(tx: &dyn SqlSession, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
     let states: Vec<_> = filter.states.iter().map(|state| state.name()).collect();
-    let limit = match filter.limit {
-        0 => JOBS_LISTED_MAX,
-        limit => limit.min(JOBS_LISTED_MAX),
-    };
+    let limit = clamp_limit(filter.limit, JOBS_LISTED_MAX);
     let sql = format!(
         "SELECT {JOB_COLUMNS} FROM jobs WHERE (CAST(?1 AS TEXT) IS NULL OR project = ?1) AND (CAST(?5 AS TEXT) IS NULL OR experiment = ?5) \
          AND (?2 = '' OR instr(?2, ',' || state || ',') > 0) AND cursor < ?3 \
          AND (CAST(?6 AS TEXT) IS NULL OR instr(?6, ',' || project || ',') > 0) \
          ORDER BY cursor DESC LIMIT ?4"
     );
-    let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
-    // Names contain no commas.
-    let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
+    let wanted = if states.is_empty() { String::new() } else { comma_list(&states) };
+    let projects = filter.projects.as_deref().map(comma_list);
     let before = filter.before.unwrap_or(u64::MAX);
     let values = params![filter.project, wanted, before, limit, filter.experiment, projects];
     tx.query_all(&sql, values, row::job_from_row)
 }
 
-pub(super) fn projects(tx: &dyn Session) -> TransactionResult<Vec<(String, UnixMillis, UnixMillis)>> {
+pub(super) fn projects(tx: &dyn SqlSession) -> TransactionResult<Vec<(String, UnixMillis, UnixMillis)>> {
     let sql = "SELECT project, min(created_ms), max(coalesce(finished_ms, started_ms, created_ms)) FROM jobs \
                GROUP BY project ORDER BY project";
     tx.query_all(sql, params![], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-pub(super) fn count_by_state(tx: &dyn Session) -> TransactionResult<Vec<(JobState, u64)>> {
+pub(super) fn count_by_state(tx: &dyn SqlSession) -> TransactionResult<Vec<(JobState, u64)>> {
     tx.query_all("SELECT count(*), state FROM jobs GROUP BY state", params![], |row| {
         Ok((row.get(1)?, row::count_from_row(row)?))
     })
 }
 
-pub(super) fn list_active(tx: &dyn Session) -> TransactionResult<Vec<JobRecord>> {
+pub(super) fn list_active(tx: &dyn SqlSession) -> TransactionResult<Vec<JobRecord>> {
     let sql =
         format!("SELECT {JOB_COLUMNS} FROM jobs WHERE state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor");
     tx.query_all(&sql, params![], row::job_from_row)
 }
 
 /// Returns queued jobs that are not paused, in the order in which they start.
-pub(super) fn queued_jobs(tx: &dyn Session) -> TransactionResult<Vec<QueuedJob>> {
+pub(super) fn queued_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<QueuedJob>> {
     let sql = format!(
         "SELECT {} FROM jobs WHERE state = 'QUEUED' AND NOT paused ORDER BY priority DESC, preemptible, cursor",
         row::WAITING_COLUMNS
@@ -138,7 +134,7 @@ pub(super) fn queued_jobs(tx: &dyn Session) -> TransactionResult<Vec<QueuedJob>>
 }
 
 /// Returns the specifications of unfinished jobs that contain `text`, oldest first.
-pub(super) fn unfinished_specs_with(tx: &dyn Session, text: &str) -> TransactionResult<Vec<String>> {
+pub(super) fn unfinished_specs_with(tx: &dyn SqlSession, text: &str) -> TransactionResult<Vec<String>> {
     tx.query_all(
         "SELECT spec FROM jobs WHERE state IN ('QUEUED', 'STARTING', 'RUNNING', 'STOPPING') AND instr(spec, ?1) > 0 \
          ORDER BY cursor",
@@ -148,7 +144,7 @@ pub(super) fn unfinished_specs_with(tx: &dyn Session, text: &str) -> Transaction
 }
 
 /// Returns active jobs, oldest first.
-pub(super) fn active_jobs(tx: &dyn Session) -> TransactionResult<Vec<ActiveJob>> {
+pub(super) fn active_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<ActiveJob>> {
     let sql = format!(
         "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
          WHERE jobs.state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor",
@@ -158,7 +154,7 @@ pub(super) fn active_jobs(tx: &dyn Session) -> TransactionResult<Vec<ActiveJob>>
 }
 
 pub(super) fn claim(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     pool: &str,
     now_ms: UnixMillis,
@@ -182,7 +178,7 @@ pub(super) fn claim(
     Ok(Some(ClaimedJob { job, lease }))
 }
 
-pub(super) fn take_over(tx: &dyn Session, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
+pub(super) fn take_over(tx: &dyn SqlSession, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
     let job = get_locked(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
@@ -197,7 +193,7 @@ pub(super) fn take_over(tx: &dyn Session, id: &str, now_ms: UnixMillis) -> Trans
 }
 
 /// Returns the job of a lease, or `Fenced` if the lease has ended.
-pub(super) fn check_lease(tx: &dyn Session, lease: &JobLease) -> TransactionResult<JobRecord> {
+pub(super) fn check_lease(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<JobRecord> {
     let job = get_locked(tx, &lease.job)?;
     if job.epoch != lease.epoch || job.attempts != lease.attempt {
         let (epoch, newest) = (lease.epoch, job.epoch);
@@ -210,7 +206,7 @@ pub(super) fn check_lease(tx: &dyn Session, lease: &JobLease) -> TransactionResu
 }
 
 pub(super) fn set_state(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -240,7 +236,7 @@ pub(super) fn set_state(
     Ok(())
 }
 
-pub(super) fn set_device(tx: &dyn Session, lease: &JobLease, device: &str, exact: bool) -> TransactionResult<()> {
+pub(super) fn set_device(tx: &dyn SqlSession, lease: &JobLease, device: &str, exact: bool) -> TransactionResult<()> {
     check_lease(tx, lease)?;
     tx.execute(
         "UPDATE attempts SET device = ?3, seconds_estimated = ?4 WHERE job = ?1 AND number = ?2",
@@ -250,7 +246,7 @@ pub(super) fn set_device(tx: &dyn Session, lease: &JobLease, device: &str, exact
 }
 
 pub(super) fn record_progress(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     step: u64,
     steps_target: u64,
@@ -262,7 +258,7 @@ pub(super) fn record_progress(
     Ok(job.stop)
 }
 
-pub(super) fn record_usage(tx: &dyn Session, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
+pub(super) fn record_usage(tx: &dyn SqlSession, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
     // SQLite stores NaN as NULL, which the table refuses.
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
     tx.execute(
@@ -288,7 +284,7 @@ pub(super) fn record_usage(tx: &dyn Session, lease: &JobLease, usage: &AttemptUs
 }
 
 pub(super) fn finish_attempt(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -307,7 +303,7 @@ pub(super) fn finish_attempt(
 
 /// Ends the attempt if it is still open.
 pub(super) fn close_attempt(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -326,7 +322,7 @@ pub(super) fn close_attempt(
 }
 
 pub(super) fn finish(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     state: JobState,
     reason: &StateReason,
@@ -344,7 +340,7 @@ pub(super) fn finish(
 
 /// Ends a job that has not finished. Must not be called twice for one job.
 pub(super) fn finish_unleased(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     state: JobState,
     reason: &StateReason,
@@ -362,7 +358,7 @@ pub(super) fn finish_unleased(
 }
 
 pub(super) fn requeue(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     reason: &StateReason,
     not_before_ms: UnixMillis,
@@ -383,7 +379,7 @@ pub(super) fn requeue(
 }
 
 pub(super) fn request_stop(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     reason: &StateReason,
     now_ms: UnixMillis,

@@ -1,10 +1,10 @@
 //! The trial and the pipeline step of a job.
 
 use super::job;
-use crate::records::session::{Session, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{JobMembership, StepMembership, TrialMembership};
 
-pub(super) fn read(tx: &dyn Session, name_or_id: &str) -> TransactionResult<JobMembership> {
+pub(super) fn read(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<JobMembership> {
     let job = job::get(tx, name_or_id)?;
     let trial = "SELECT sweep, number FROM trials WHERE job = ?1 LIMIT 1";
     let trial = tx.query_optional(trial, params![job.id], |row| {

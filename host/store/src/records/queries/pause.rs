@@ -5,11 +5,11 @@ use saggar_clock::UnixMillis;
 use super::job::{check_lease, close_attempt, finish_unleased, get, get_locked, record_usage};
 use super::{event, row, series};
 use crate::error::RecordError;
-use crate::records::session::{Session, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{AttemptUsage, JobLease, JobRecord, JobState, PAUSED, PausePoint, StateReason};
 
 pub(super) fn pause_at_point(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     point: &PausePoint,
     usage: &AttemptUsage,
@@ -36,7 +36,7 @@ pub(super) fn pause_at_point(
 }
 
 pub(super) fn set_pause(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     point: Option<&PausePoint>,
     now_ms: UnixMillis,
@@ -83,7 +83,12 @@ fn paused_reason(job: &JobRecord) -> StateReason {
     StateReason::new(PAUSED, format!("paused at step {}; `saggar resume {}` continues it", job.step, job.name))
 }
 
-fn pause_queued(tx: &dyn Session, id: &str, reason: &StateReason, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
+fn pause_queued(
+    tx: &dyn SqlSession,
+    id: &str,
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<JobRecord> {
     tx.execute(
         "UPDATE jobs SET paused = TRUE, reason_code = ?2, reason_sentence = ?3 WHERE id = ?1",
         params![id, reason.code, reason.sentence],

@@ -5,10 +5,10 @@ mod step;
 
 use saggar_clock::UnixMillis;
 
-use super::row;
+use super::{clamp_limit, comma_list, row};
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, PIPELINE_RUNS_UNFINISHED_MAX};
-use crate::records::session::{RecordLock, RecordsEngine, Session, SqlRow, TransactionResult, params};
+use crate::records::session::{RecordLock, RecordsEngine, SqlRow, SqlSession, TransactionResult, params};
 use crate::records::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
     PipelineStepRecord, StateReason, StepAttemptKey, StepChange, field_rules, id,
@@ -27,7 +27,7 @@ fn validate(run: &NewPipelineRun) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(run.idempotency_key.as_deref())
 }
 
-fn create(tx: &dyn Session, new: &NewPipelineRun, now_ms: UnixMillis) -> TransactionResult<PipelineRunRecord> {
+fn create(tx: &dyn SqlSession, new: &NewPipelineRun, now_ms: UnixMillis) -> TransactionResult<PipelineRunRecord> {
     tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(run) = find_by_idempotency_key(tx, key)?
@@ -68,31 +68,30 @@ fn create(tx: &dyn Session, new: &NewPipelineRun, now_ms: UnixMillis) -> Transac
     get(tx, &id)
 }
 
-fn find_by_idempotency_key(tx: &dyn Session, key: &str) -> TransactionResult<Option<PipelineRunRecord>> {
+fn find_by_idempotency_key(tx: &dyn SqlSession, key: &str) -> TransactionResult<Option<PipelineRunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE idempotency_key = ?1");
     tx.query_optional(&sql, params![key], run_from_row)
 }
 
-fn get(tx: &dyn Session, name_or_id: &str) -> TransactionResult<PipelineRunRecord> {
+fn get(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<PipelineRunRecord> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE id = ?1 OR name = ?1");
     let run = tx.query_optional(&sql, params![name_or_id], run_from_row)?;
     Ok(run.ok_or_else(|| RecordError::NoSuchRun { run: name_or_id.to_owned() })?)
 }
 
-fn list(tx: &dyn Session, filter: &PipelineRunFilter) -> TransactionResult<Vec<PipelineRunRecord>> {
-    let limit = if filter.limit == 0 { JOBS_LISTED_MAX } else { filter.limit.min(JOBS_LISTED_MAX) };
+fn list(tx: &dyn SqlSession, filter: &PipelineRunFilter) -> TransactionResult<Vec<PipelineRunRecord>> {
+    let limit = clamp_limit(filter.limit, JOBS_LISTED_MAX);
     let sql = format!(
         "SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE (CAST(?1 AS TEXT) IS NULL OR pipeline = ?1) AND (CAST(?2 AS TEXT) IS NULL OR state = ?2) \
          AND (CAST(?3 AS TEXT) IS NULL OR instr(?3, ',' || project || ',') > 0) AND cursor < ?4 ORDER BY cursor DESC LIMIT ?5"
     );
-    // Names contain no commas.
-    let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
+    let projects = filter.projects.as_deref().map(comma_list);
     let before = filter.before.unwrap_or(u64::MAX);
     let state = filter.state.map(PipelineRunState::name);
     tx.query_all(&sql, params![filter.pipeline, state, projects, before, limit], run_from_row)
 }
 
-fn list_unfinished(tx: &dyn Session) -> TransactionResult<Vec<PipelineRunRecord>> {
+fn list_unfinished(tx: &dyn SqlSession) -> TransactionResult<Vec<PipelineRunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM pipeline_runs WHERE state = 'RUNNING' ORDER BY cursor");
     tx.query_all(&sql, params![], run_from_row)
 }
@@ -124,7 +123,7 @@ fn run_from_row(row: &dyn SqlRow) -> TransactionResult<PipelineRunRecord> {
 }
 
 fn finish(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     run: &str,
     state: PipelineRunState,
     reason: &StateReason,
@@ -138,7 +137,7 @@ fn finish(
     Ok(changed > 0)
 }
 
-fn request_stop(tx: &dyn Session, run: &str, reason: &StateReason) -> TransactionResult<bool> {
+fn request_stop(tx: &dyn SqlSession, run: &str, reason: &StateReason) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE pipeline_runs SET stop_code = coalesce(stop_code, ?2), stop_sentence = coalesce(stop_sentence, ?3) \
          WHERE id = ?1 AND state = 'RUNNING'",
@@ -147,7 +146,7 @@ fn request_stop(tx: &dyn Session, run: &str, reason: &StateReason) -> Transactio
     Ok(changed > 0)
 }
 
-fn restart(tx: &dyn Session, run: &str, items: &[(u32, u32)]) -> TransactionResult<bool> {
+fn restart(tx: &dyn SqlSession, run: &str, items: &[(u32, u32)]) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE pipeline_runs SET state = 'RUNNING', reason_code = '', reason_sentence = '', stop_code = NULL, \
          stop_sentence = NULL, finished_ms = NULL WHERE id = ?1 AND state <> 'RUNNING'",
@@ -160,7 +159,7 @@ fn restart(tx: &dyn Session, run: &str, items: &[(u32, u32)]) -> TransactionResu
     Ok(true)
 }
 
-fn remove(tx: &dyn Session, run: &str) -> TransactionResult<bool> {
+fn remove(tx: &dyn SqlSession, run: &str) -> TransactionResult<bool> {
     tx.lock(RecordLock::PipelineRun(run))?;
     let over = "SELECT count(*) FROM pipeline_runs WHERE id = ?1 AND state <> 'RUNNING'";
     if tx.query_one(over, params![run], row::count_from_row)? == 0 {

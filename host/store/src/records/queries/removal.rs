@@ -4,10 +4,10 @@ use super::job;
 use crate::error::RecordError;
 use crate::limits::RECORDS_REMOVAL_BATCH;
 use crate::records::JobRecord;
-use crate::records::session::{Session, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionResult, params};
 
 /// Returns the job if it has finished.
-fn get_finished_job(tx: &dyn Session, id: &str) -> TransactionResult<JobRecord> {
+fn get_finished_job(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobRecord> {
     let job = job::get_locked(tx, id)?;
     if !job.state.is_final() {
         let expected = "must be over before it can be removed";
@@ -17,7 +17,7 @@ fn get_finished_job(tx: &dyn Session, id: &str) -> TransactionResult<JobRecord> 
 }
 
 /// Removes a batch of points of a finished job. Returns whether there can be more.
-pub(super) fn remove_some_points(tx: &dyn Session, id: &str) -> TransactionResult<bool> {
+pub(super) fn remove_some_points(tx: &dyn SqlSession, id: &str) -> TransactionResult<bool> {
     let job = get_finished_job(tx, id)?;
     let removed = tx.execute(
         "DELETE FROM metrics WHERE job = ?1 AND (name, step, attempt) IN \
@@ -27,7 +27,7 @@ pub(super) fn remove_some_points(tx: &dyn Session, id: &str) -> TransactionResul
     Ok(removed == RECORDS_REMOVAL_BATCH as usize)
 }
 
-pub(super) fn remove(tx: &dyn Session, id: &str) -> TransactionResult<JobRecord> {
+pub(super) fn remove(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobRecord> {
     let job = get_finished_job(tx, id)?;
     for table in ["metrics", "latest", "events", "attempts", "annotations"] {
         tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), params![job.id])?;

@@ -1,7 +1,7 @@
 //! Conversion of rows to values.
 
 use crate::records::session::{
-    FromSqlValue, Session, SqlRow, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
+    FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
 };
 use crate::records::{
     ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
@@ -151,7 +151,7 @@ pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJ
 }
 
 /// Returns the attempts of a job, in order.
-pub(super) fn list_attempts(tx: &dyn Session, id: &str) -> TransactionResult<Vec<JobAttempt>> {
+pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<JobAttempt>> {
     tx.query_all(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
          first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \

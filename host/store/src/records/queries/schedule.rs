@@ -5,7 +5,7 @@ use saggar_clock::UnixMillis;
 use super::row;
 use crate::error::RecordError;
 use crate::limits::SCHEDULES_MAX;
-use crate::records::session::{RecordLock, Session, SqlRow, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlRow, SqlSession, TransactionResult, params};
 use crate::records::{JobSchedule, field_rules};
 
 /// Returns `Invalid` if the schedule's fields are not valid.
@@ -14,7 +14,7 @@ pub(super) fn validate(schedule: &JobSchedule) -> Result<(), RecordError> {
     field_rules::check_spec_length("spec", &schedule.spec)
 }
 
-pub(super) fn put(tx: &dyn Session, new: &JobSchedule) -> TransactionResult<()> {
+pub(super) fn put(tx: &dyn SqlSession, new: &JobSchedule) -> TransactionResult<()> {
     tx.lock(RecordLock::Creation)?;
     let others: u64 =
         tx.query_one("SELECT count(*) FROM schedules WHERE name <> ?1", params![new.name], row::count_from_row)?;
@@ -41,7 +41,7 @@ pub(super) fn put(tx: &dyn Session, new: &JobSchedule) -> TransactionResult<()> 
     Ok(())
 }
 
-pub(super) fn list(tx: &dyn Session) -> TransactionResult<Vec<JobSchedule>> {
+pub(super) fn list(tx: &dyn SqlSession) -> TransactionResult<Vec<JobSchedule>> {
     tx.query_all(
         "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job, rights FROM schedules ORDER BY name",
         params![],
@@ -63,11 +63,16 @@ fn schedule_from_row(row: &dyn SqlRow) -> TransactionResult<JobSchedule> {
     })
 }
 
-pub(super) fn remove(tx: &dyn Session, name: &str) -> TransactionResult<bool> {
+pub(super) fn remove(tx: &dyn SqlSession, name: &str) -> TransactionResult<bool> {
     Ok(tx.execute("DELETE FROM schedules WHERE name = ?1", params![name])? > 0)
 }
 
-pub(super) fn advance(tx: &dyn Session, name: &str, due_ms: UnixMillis, job: Option<&str>) -> TransactionResult<bool> {
+pub(super) fn advance(
+    tx: &dyn SqlSession,
+    name: &str,
+    due_ms: UnixMillis,
+    job: Option<&str>,
+) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE schedules SET settled_ms = ?2, last_job = coalesce(?3, last_job) \
          WHERE name = ?1 AND settled_ms < ?2",

@@ -6,10 +6,10 @@ use super::row;
 use super::{clamp_limit, job, thinning};
 use crate::error::RecordError;
 use crate::limits::{POINTS_LISTED_MAX, SERIES_MAX, SERIES_NAME_BYTES_MAX};
-use crate::records::session::{Session, SqlDialect, TransactionResult, params};
+use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{JobDetails, JobLease, MetricPoint};
 
-pub(super) fn record_points(tx: &dyn Session, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
+pub(super) fn record_points(tx: &dyn SqlSession, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
     job::check_lease(tx, lease)?;
     let insert = "INSERT INTO metrics (job, name, step, attempt, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
          ON CONFLICT (job, name, step, attempt) DO UPDATE SET value = ?5, at_ms = ?6";
@@ -41,7 +41,7 @@ pub(super) fn record_points(tx: &dyn Session, lease: &JobLease, points: &[Metric
 
 /// Stores the last point of each series unless a later one is stored. The holder of the lease is the newest attempt.
 fn upsert_latest<'a>(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     points: impl Iterator<Item = &'a &'a MetricPoint>,
 ) -> TransactionResult<()> {
@@ -56,7 +56,7 @@ fn upsert_latest<'a>(
     Ok(())
 }
 
-pub(super) fn names(tx: &dyn Session, id: &str) -> TransactionResult<Vec<String>> {
+pub(super) fn names(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<String>> {
     // This table has one row per series; the other has one per point.
     tx.query_all("SELECT name FROM latest WHERE job = ?1 ORDER BY name", params![id], |row| row.get(0))
 }
@@ -92,7 +92,7 @@ const NEWEST_POINTS_POSTGRES: &str = concat!(
 );
 
 pub(super) fn points(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     id: &str,
     name: &str,
     from_step: u64,
@@ -117,7 +117,7 @@ pub(super) fn points(
     Ok(points)
 }
 
-pub(super) fn details(tx: &dyn Session, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
+pub(super) fn details(tx: &dyn SqlSession, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
     let is_there = "SELECT 1 FROM jobs WHERE id = ?1";
     let mut details = HashMap::with_capacity(ids.len());
     for id in ids {
@@ -135,7 +135,7 @@ pub(super) fn details(tx: &dyn Session, ids: &[String]) -> TransactionResult<Has
     Ok(details)
 }
 
-fn latest_points(tx: &dyn Session, id: &str) -> TransactionResult<Vec<MetricPoint>> {
+fn latest_points(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<MetricPoint>> {
     tx.query_all(
         "SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name",
         params![id],

@@ -2,10 +2,10 @@
 
 use saggar_clock::UnixMillis;
 
-use super::row;
+use super::{comma_list, row};
 use crate::error::RecordError;
 use crate::limits::{SWEEPS_LISTED_MAX, SWEEPS_UNFINISHED_MAX};
-use crate::records::session::{RecordLock, RecordsEngine, Session, SqlRow, TransactionResult, column_error, params};
+use crate::records::session::{RecordLock, RecordsEngine, SqlRow, SqlSession, TransactionResult, column_error, params};
 use crate::records::{
     NewSweep, StateReason, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord, field_rules,
     id,
@@ -30,8 +30,7 @@ impl<E: RecordsEngine> SweepRecords for E {
     }
 
     fn list_sweeps(&self, projects: Option<&[String]>) -> Result<Vec<SweepRecord>, RecordError> {
-        // Names contain no commas.
-        let projects = projects.map(|projects| format!(",{},", projects.join(",")));
+        let projects = projects.map(comma_list);
         let sql = format!(
             "SELECT {SWEEP_COLUMNS} FROM sweeps WHERE CAST(?1 AS TEXT) IS NULL OR instr(?1, ',' || project || ',') > 0 \
              ORDER BY cursor DESC LIMIT {SWEEPS_LISTED_MAX}"
@@ -99,7 +98,7 @@ fn validate(sweep: &NewSweep) -> Result<(), RecordError> {
     field_rules::check_idempotency_key(sweep.idempotency_key.as_deref())
 }
 
-fn create(tx: &dyn Session, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {
+fn create(tx: &dyn SqlSession, new: &NewSweep, now_ms: UnixMillis) -> TransactionResult<SweepRecord> {
     tx.lock(RecordLock::Creation)?;
     if let Some(key) = &new.idempotency_key
         && let Some(sweep) = find(tx, "idempotency_key = ?1", key)?
@@ -135,13 +134,13 @@ fn create(tx: &dyn Session, new: &NewSweep, now_ms: UnixMillis) -> TransactionRe
     created.ok_or_else(|| column_error(0, "the sweep is missing"))
 }
 
-fn find(tx: &dyn Session, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
+fn find(tx: &dyn SqlSession, condition: &str, value: &str) -> TransactionResult<Option<SweepRecord>> {
     let sql = format!("SELECT {SWEEP_COLUMNS} FROM sweeps WHERE {condition}");
     tx.query_optional(&sql, params![value], sweep_from_row)
 }
 
 fn record_decision(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     sweep: &str,
     decisions: u64,
     decision: &SweepDecision,

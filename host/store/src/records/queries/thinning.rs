@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::event;
 use crate::limits::POINTS_MAX;
-use crate::records::session::{Session, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{JobLease, MetricPoint};
 
 /// The kind of the event that reports thinning, once per job.
@@ -41,7 +41,7 @@ impl Default for SeriesCounts {
 }
 
 /// Reads the recording state of a job's series.
-pub(super) fn load(tx: &dyn Session, job: &str) -> TransactionResult<SeriesCountsByName> {
+pub(super) fn load(tx: &dyn SqlSession, job: &str) -> TransactionResult<SeriesCountsByName> {
     let series =
         tx.query_all("SELECT points, name, reported, stride FROM latest WHERE job = ?1", params![job], |row| {
             let counts = SeriesCounts { points: row.get(0)?, reported: row.get(2)?, stride: row.get(3)? };
@@ -53,7 +53,7 @@ pub(super) fn load(tx: &dyn Session, job: &str) -> TransactionResult<SeriesCount
 /// Writes the recording state of a job's series, and thins the series if there are too many points. Each has a row in
 /// `latest`.
 pub(super) fn store(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     lease: &JobLease,
     mut all: SeriesCountsByName,
     touched: &[MetricPoint],
@@ -77,7 +77,7 @@ pub(super) fn store(
 }
 
 /// Removes every second point of series that have more than half of their share. Returns whether there were too many.
-fn thin(tx: &dyn Session, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
+fn thin(tx: &dyn SqlSession, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
     if count_points(tx, job, all)? <= POINTS_MAX {
         return Ok(false);
     }
@@ -104,7 +104,7 @@ fn thin(tx: &dyn Session, job: &str, all: &mut SeriesCountsByName) -> Transactio
 }
 
 /// Counts the recorded points.
-fn count_points(tx: &dyn Session, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
+fn count_points(tx: &dyn SqlSession, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
     all.values_mut().for_each(|series| series.points = 0);
     let statement = "SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name";
     let rows = tx.query_all(statement, params![job], |row| Ok((row.get::<u64>(0)?, row.get::<String>(1)?)))?;

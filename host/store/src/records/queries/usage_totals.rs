@@ -1,10 +1,10 @@
 //! The usage of all jobs by project and owner. The usage of finished jobs is kept as sums, which outlive the jobs.
 
-use crate::records::session::{Session, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{JobRecord, UsageTotal};
 
 /// Adds the usage of a job that has just finished to the totals. Its attempts use nothing more.
-pub(super) fn add_finished_job(tx: &dyn Session, job: &JobRecord) -> TransactionResult<()> {
+pub(super) fn add_finished_job(tx: &dyn SqlSession, job: &JobRecord) -> TransactionResult<()> {
     tx.execute(
         "INSERT INTO spent (project, owner, gpu_seconds, wall_seconds) \
          SELECT ?2, ?3, sum(gpu_seconds), sum(wall_seconds) FROM attempts WHERE job = ?1 GROUP BY job \
@@ -16,7 +16,7 @@ pub(super) fn add_finished_job(tx: &dyn Session, job: &JobRecord) -> Transaction
 }
 
 /// Returns the usage of finished jobs plus the usage so far of the others.
-pub(super) fn list(tx: &dyn Session) -> TransactionResult<Vec<UsageTotal>> {
+pub(super) fn list(tx: &dyn SqlSession) -> TransactionResult<Vec<UsageTotal>> {
     tx.query_all(
         "SELECT project, owner, sum(gpu_seconds), sum(wall_seconds) FROM ( \
            SELECT project, coalesce(owner, '') AS owner, gpu_seconds, wall_seconds \

@@ -43,7 +43,7 @@ fn events_of_one_kind_are_limited_and_their_texts_truncated() {
     let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
     let (project, task, spec) = ("p".to_owned(), "t".to_owned(), "{}".to_owned());
     let id = records.submit(&NewJob { project, task, spec, ..NewJob::default() }, 1).unwrap().id;
-    let many = |tx: &dyn Session| (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| event::record(tx, &id, "PHASE", "x", 1));
+    let many = |tx: &dyn SqlSession| (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| event::record(tx, &id, "PHASE", "x", 1));
     records.write(many).unwrap();
     records.record_event(&id, "PHASE", &"é".repeat(EVENT_TEXT_BYTES_MAX), 1).unwrap();
     assert_eq!(records.count_events(&id, "PHASE").unwrap(), u64::from(EVENTS_OF_KIND_MAX));

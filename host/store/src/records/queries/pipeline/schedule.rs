@@ -5,7 +5,7 @@ use saggar_clock::UnixMillis;
 use super::super::row;
 use crate::error::RecordError;
 use crate::limits::SCHEDULES_MAX;
-use crate::records::session::{RecordLock, Session, SqlRow, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlRow, SqlSession, TransactionResult, params};
 use crate::records::{PipelineSchedule, field_rules};
 
 /// Returns `Invalid` if the schedule's fields are not valid.
@@ -14,7 +14,7 @@ pub(super) fn validate(schedule: &PipelineSchedule) -> Result<(), RecordError> {
     field_rules::check_spec_length("plan", &schedule.request)
 }
 
-pub(super) fn put(tx: &dyn Session, new: &PipelineSchedule) -> TransactionResult<()> {
+pub(super) fn put(tx: &dyn SqlSession, new: &PipelineSchedule) -> TransactionResult<()> {
     tx.lock(RecordLock::Creation)?;
     let others: u64 = tx.query_one(
         "SELECT count(*) FROM pipeline_schedules WHERE name <> ?1",
@@ -45,7 +45,7 @@ pub(super) fn put(tx: &dyn Session, new: &PipelineSchedule) -> TransactionResult
     Ok(())
 }
 
-pub(super) fn list(tx: &dyn Session) -> TransactionResult<Vec<PipelineSchedule>> {
+pub(super) fn list(tx: &dyn SqlSession) -> TransactionResult<Vec<PipelineSchedule>> {
     tx.query_all(
         "SELECT name, project, cron, request, owner, rights, created_ms, settled_ms, last_run \
          FROM pipeline_schedules ORDER BY name",
@@ -69,11 +69,16 @@ fn schedule_from_row(row: &dyn SqlRow) -> TransactionResult<PipelineSchedule> {
     })
 }
 
-pub(super) fn remove(tx: &dyn Session, name: &str) -> TransactionResult<bool> {
+pub(super) fn remove(tx: &dyn SqlSession, name: &str) -> TransactionResult<bool> {
     Ok(tx.execute("DELETE FROM pipeline_schedules WHERE name = ?1", params![name])? > 0)
 }
 
-pub(super) fn advance(tx: &dyn Session, name: &str, due_ms: UnixMillis, run: Option<&str>) -> TransactionResult<bool> {
+pub(super) fn advance(
+    tx: &dyn SqlSession,
+    name: &str,
+    due_ms: UnixMillis,
+    run: Option<&str>,
+) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE pipeline_schedules SET settled_ms = ?2, last_run = coalesce(?3, last_run) \
          WHERE name = ?1 AND settled_ms < ?2",

@@ -3,7 +3,7 @@
 use saggar_clock::UnixMillis;
 
 use super::super::row;
-use crate::records::session::{RecordLock, Session, SqlRow, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlRow, SqlSession, TransactionResult, params};
 use crate::records::{PipelineStepRecord, PipelineStepState, StateReason, StepAttemptKey, StepChange};
 
 /// The columns that [`step_from_row`] reads, in its order, of the table `steps`.
@@ -12,7 +12,7 @@ const STEP_COLUMNS: &str = "steps.position, steps.item, steps.attempt, steps.ste
     steps.finished_ms";
 
 /// Records the first attempt of every item of every step.
-pub(super) fn create(tx: &dyn Session, run: &str, steps: &[(String, u32)]) -> TransactionResult<()> {
+pub(super) fn create(tx: &dyn SqlSession, run: &str, steps: &[(String, u32)]) -> TransactionResult<()> {
     let statement =
         "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) VALUES (?1, ?2, ?3, 1, ?4, ?5)";
     for (position, (name, items)) in steps.iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn create(tx: &dyn Session, run: &str, steps: &[(String, u32)]) -> Tr
 }
 
 /// Begins another attempt of these items of steps.
-pub(super) fn begin_attempts(tx: &dyn Session, run: &str, items: &[(u32, u32)]) -> TransactionResult<()> {
+pub(super) fn begin_attempts(tx: &dyn SqlSession, run: &str, items: &[(u32, u32)]) -> TransactionResult<()> {
     let statement = "INSERT INTO pipeline_steps (run, position, item, attempt, step, state) \
          SELECT run, position, item, max(attempt) + 1, max(step), ?4 FROM pipeline_steps \
          WHERE run = ?1 AND position = ?2 AND item = ?3 GROUP BY run, position, item";
@@ -35,14 +35,14 @@ pub(super) fn begin_attempts(tx: &dyn Session, run: &str, items: &[(u32, u32)]) 
     Ok(())
 }
 
-pub(super) fn list(tx: &dyn Session, run: &str) -> TransactionResult<Vec<PipelineStepRecord>> {
+pub(super) fn list(tx: &dyn SqlSession, run: &str) -> TransactionResult<Vec<PipelineStepRecord>> {
     let sql =
         format!("SELECT {STEP_COLUMNS} FROM pipeline_steps AS steps WHERE run = ?1 ORDER BY position, item, attempt");
     tx.query_all(&sql, params![run], step_from_row)
 }
 
 pub(super) fn change(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     run: &str,
     key: StepAttemptKey,
     change: &StepChange,
@@ -80,7 +80,7 @@ pub(super) fn change(
 }
 
 pub(super) fn find_cached(
-    tx: &dyn Session,
+    tx: &dyn SqlSession,
     project: &str,
     cache_key: &str,
 ) -> TransactionResult<Option<(String, PipelineStepRecord)>> {
@@ -92,7 +92,7 @@ pub(super) fn find_cached(
     tx.query_optional(&sql, params![cache_key, project], |row| Ok((row.get(14)?, step_from_row(row)?)))
 }
 
-pub(super) fn unfinished_run_of_job(tx: &dyn Session, job: &str) -> TransactionResult<Option<String>> {
+pub(super) fn unfinished_run_of_job(tx: &dyn SqlSession, job: &str) -> TransactionResult<Option<String>> {
     tx.query_optional(
         "SELECT runs.name FROM pipeline_steps AS steps JOIN pipeline_runs AS runs ON runs.id = steps.run \
          WHERE steps.job = ?1 AND runs.state = 'RUNNING' LIMIT 1",
