@@ -5,7 +5,7 @@
 //! A server can create one as root with version 1 of control groups, and with version 2 below a group that systemd has
 //! delegated to it: `Delegate=memory` with `DelegateSubgroup=`, which keeps the group itself free of processes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,6 +45,8 @@ const VERSION_2: GroupFiles =
 pub struct MemoryGroup {
     directory: PathBuf,
     files: &'static GroupFiles,
+    /// Locked while the worker lives: others remove no locked group.
+    _lock: File,
 }
 
 impl MemoryGroup {
@@ -57,11 +59,17 @@ impl MemoryGroup {
     }
 
     fn create_in(parent: &Path, files: &'static GroupFiles, name: &str, limit_bytes: u64) -> io::Result<MemoryGroup> {
+        // No other worker finds the new group before it is locked.
+        let parent_lock = File::open(parent)?;
+        parent_lock.lock()?;
         remove_unused_groups(parent);
         let directory = parent.join(name);
         fs::create_dir(&directory)?;
+        let lock = File::open(&directory)?;
+        lock.lock()?;
+        drop(parent_lock);
         // From here on, a failure removes the directory.
-        let group = MemoryGroup { directory, files };
+        let group = MemoryGroup { directory, files, _lock: lock };
         fs::write(group.directory.join(files.limit), limit_bytes.to_string())?;
         // Swap would make the notebook slow instead of ending it.
         let swap_bytes = if files.swap_includes_memory { limit_bytes } else { 0 };
@@ -96,7 +104,8 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         let began = Instant::now();
-        while fs::remove_dir(&self.directory).is_err() && began.elapsed() < RELEASE_TIME_MAX {
+        let is_busy = |removed: io::Result<()>| removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
+        while is_busy(fs::remove_dir(&self.directory)) && began.elapsed() < RELEASE_TIME_MAX {
             std::thread::sleep(RELEASE_POLL);
         }
     }
@@ -147,10 +156,12 @@ fn is_delegated(_: &Path) -> bool {
     false
 }
 
-/// Removes the groups of workers that were killed. One with processes stays.
+/// Removes the groups of workers that were killed. One with processes stays, and so does that of a worker which has not
+/// started its notebook yet.
 fn remove_unused_groups(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(NAME_PREFIX) {
+        let is_unused = || File::open(entry.path()).is_ok_and(|group| group.try_lock().is_ok());
+        if entry.file_name().to_string_lossy().starts_with(NAME_PREFIX) && is_unused() {
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -164,6 +175,28 @@ mod tests {
         let is_delegated = |group: &Path| group.ends_with(delegated);
         let found = parent_groups(own, root, is_delegated);
         found.iter().map(|(path, _)| path.strip_prefix(root).unwrap().display().to_string()).collect()
+    }
+
+    /// Returns a directory like that of a group, in which all files can be created.
+    fn group_in(parent: &Path, name: &str) -> MemoryGroup {
+        let directory = parent.join(format!("{NAME_PREFIX}{name}"));
+        fs::create_dir(&directory).unwrap();
+        let lock = File::open(&directory).unwrap();
+        lock.lock().unwrap();
+        MemoryGroup { directory, files: &VERSION_2, _lock: lock }
+    }
+
+    #[test]
+    fn a_group_without_processes_is_removed_only_after_its_worker() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = group_in(dir.path(), "a-1");
+        remove_unused_groups(dir.path());
+        assert!(group.directory.is_dir());
+        let directory = group.directory.clone();
+        // A killed worker drops its lock alone.
+        group._lock.unlock().unwrap();
+        remove_unused_groups(dir.path());
+        assert!(!directory.exists());
     }
 
     #[test]
