@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PLUGINS := lenet mlp tabular char-lm transformer input-opt onnx
-GUESTS := careless echo formulas handlers hostile interface-revision-1 interface-revision-2 interface-revision-3 judge matmul mistakes painter steady stepper teller
+GUESTS := careless echo formulas handlers hostile interface-revision-1 interface-revision-2 interface-revision-3 judge matmul mistakes painter preprocessor steady stepper teller
 # PROFILE=debug uses the build of `make test`, so that tests can run the targets that otherwise need a release build.
 PROFILE ?= release
 BUILT = target/$(PROFILE)/saggar

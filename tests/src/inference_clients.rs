@@ -36,6 +36,7 @@ pub fn publish_echo(home: &Path) {
         plugin: &echo,
         variables: &[],
         config: "",
+        inputs: Default::default(),
         source_job: "",
         created_ms: 1,
         metrics: Default::default(),

@@ -5,6 +5,7 @@ pub mod api_description;
 mod cgroup;
 mod collector;
 pub mod component;
+mod declared_inputs;
 mod dev_process;
 mod file_server;
 mod guests;
@@ -26,6 +27,7 @@ pub mod webnn;
 
 pub use cgroup::MemoryGroup;
 pub use collector::{CollectedRequest, TraceCollector};
+pub use declared_inputs::check_declared_input_of_mlp;
 pub use dev_process::{DEV_WAIT_TIMEOUT, DevProcess};
 pub use file_server::file_server;
 pub use guests::{build_plugin, guest, lenet, plugin};

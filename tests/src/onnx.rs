@@ -131,6 +131,7 @@ impl ConformanceImporter {
                 plugin: self.plugin.clone(),
                 variables: imported.variables,
                 config: imported.config,
+                inputs: Default::default(),
                 weights_meter: Meter::unlimited(),
                 meter: Meter::unlimited(),
                 limits,

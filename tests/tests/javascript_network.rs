@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use saggar_tests::{HttpPayload, ServerProcess, binary, build_plugin, check_logged_items_of_mlp, plugin, root};
+use saggar_tests::{
+    HttpPayload, ServerProcess, binary, build_plugin, check_declared_input_of_mlp, check_logged_items_of_mlp, plugin,
+    root,
+};
 use serde_json::json;
 
 /// Writes the plugin of the tests, with the guest library of the binary under test.
@@ -38,6 +41,7 @@ fn the_same_network_gets_the_same_bits_from_javascript_and_from_rust() {
     }
     assert_eq!(server.weights_digest("javascript"), server.weights_digest("rust"));
     check_logged_items_of_mlp(&server, &javascript);
+    check_declared_input_of_mlp(&server, &javascript);
     for optimizer in ["adam", "sgd", "muon"] {
         let test = ["plugins", "test", javascript.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--"];
         let parameters = ["epochs=200", "unit=128", "everything=true", &format!("optimizer={optimizer}")];

@@ -134,6 +134,7 @@ fn bundle_files() -> Vec<Vec<u8>> {
         plugin: b"\0asm",
         variables: &[],
         config: "{}",
+        inputs: Default::default(),
         source_job: "",
         created_ms: 1,
         metrics: BTreeMap::new(),

@@ -223,7 +223,7 @@ fn weights_that_do_not_fit_are_refused_by_tensor_and_nothing_is_kept() {
     );
     let refused = server.request("POST", "/api/v1/models/cats/push", form);
     assert!(
-        refused.status == 400 && refused.text.contains("expected plugin, weights, config, card"),
+        refused.status == 400 && refused.text.contains("expected plugin, weights, config, image-inputs, card"),
         "{}",
         refused.text
     );

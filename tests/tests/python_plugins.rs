@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use saggar_tests::{HttpPayload, ServerProcess, binary, build_plugin, check_logged_items_of_mlp, plugin, root};
+use saggar_tests::{
+    HttpPayload, ServerProcess, binary, build_plugin, check_declared_input_of_mlp, check_logged_items_of_mlp, plugin,
+    root,
+};
 use serde_json::json;
 
 /// Exit code of a build that failed.
@@ -78,6 +81,7 @@ fn the_same_network_gets_the_same_bits_from_python_and_from_rust() {
     }
     assert_eq!(server.weights_digest("python"), server.weights_digest("rust"));
     check_logged_items_of_mlp(&server, &python);
+    check_declared_input_of_mlp(&server, &python);
     for optimizer in ["adam", "sgd", "muon"] {
         let test = ["plugins", "test", python.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--"];
         let parameters = ["epochs=200", "unit=128", "everything=true", &format!("optimizer={optimizer}")];

@@ -5,6 +5,7 @@ pub(crate) mod batch_iterator;
 pub(crate) mod batch_reader;
 mod dataset_placement;
 mod device_dataset;
+mod image_field;
 mod run;
 mod shards;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_device::DeviceBuffer;
+use saggar_store::ImageInputs;
 use saggar_store::dataset::{ColumnarDataset, DatasetField};
 use wasmtime::component::Resource;
 
@@ -23,15 +25,25 @@ use crate::host_error::HostError;
 use crate::instance_state::{InstanceRole, InstanceState};
 use batch_iterator::{BatchIterator, MountedDataset};
 use device_dataset::batch_descriptor;
+use image_field::image_shape;
 
 impl InstanceState {
     /// Uploads these items, one buffer per field.
     fn upload_batch(&self, batches: &BatchIterator, items: &[u64]) -> Result<Vec<DeviceBuffer>, HostError> {
-        let upload = |field: &DatasetField| {
-            let bytes = batches.dataset.view(&field.name, items)?;
+        let upload = |(place, field): (usize, &DatasetField)| {
+            let bytes = batches.read_field(place, items)?;
             self.upload(&batch_descriptor(field, items.len())?, &bytes)
         };
-        batches.fields.iter().map(upload).collect()
+        batches.fields.iter().enumerate().map(upload).collect()
+    }
+
+    /// Returns the preprocessing that a training declared.
+    fn image_inputs(&self) -> &ImageInputs {
+        static NONE: ImageInputs = ImageInputs::new();
+        match &self.role {
+            InstanceRole::Train(train) => &train.image_inputs,
+            InstanceRole::Predict { .. } => &NONE,
+        }
     }
 
     fn record_drawn(&mut self, items: &[u64], time: Duration) {
@@ -79,10 +91,10 @@ impl HostDataset for InstanceState {
     }
 
     fn fields(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<WitField>> {
-        let field = |field: &DatasetField| WitField {
-            name: field.name.clone(),
-            item: convert::wit_descriptor(&field.item),
-            classes: field.classes.clone(),
+        let field = |field: &DatasetField| {
+            let preprocessing = self.image_inputs().get(&field.name).filter(|_| image_shape(field).is_some());
+            let item = preprocessing.map_or_else(|| field.item.clone(), |it| it.input_item());
+            WitField { name: field.name.clone(), item: convert::wit_descriptor(&item), classes: field.classes.clone() }
         };
         Ok(self.table.get(&dataset)?.dataset.fields().iter().map(field).collect())
     }
@@ -111,8 +123,12 @@ impl HostDataset for InstanceState {
         }
         let range = dataset.items(options.split.as_deref())?;
         let shape = (options.size, options.drop_last);
-        let mut batches = BatchIterator::new(dataset, columns, range, shape, options.shuffle_seed)?;
+        let batches = BatchIterator::new(dataset, columns, range, shape, options.shuffle_seed)?;
+        let mut batches = batches.with_image_inputs(self.image_inputs())?;
         batches._charge = charge;
+        if let InstanceRole::Train(train) = &mut self.role {
+            train.batch_fields.extend(batches.fields.iter().map(|field| field.name.clone()));
+        }
         self.push(batches)
     }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use saggar_device::{Backend, Meter, NullBackend};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 use saggar_store::dataset::ColumnarDataset;
-use saggar_store::{LoggedItem, LoggedKey};
+use saggar_store::{ImageInputs, LoggedItem, LoggedKey};
 
 use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
@@ -26,6 +26,8 @@ pub struct DryRunModel {
     pub variables: Vec<SavedVariable>,
     /// The configuration for its predictor.
     pub config: String,
+    /// The preprocessing of its image inputs.
+    pub inputs: ImageInputs,
 }
 
 /// Maximum number of published models that are returned; later ones are ignored.
@@ -119,10 +121,21 @@ impl JobContext for DryRunContext {
 
     fn phase(&mut self, _: &str) {}
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        inputs: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         let mut published = self.published.lock();
         if published.len() < PUBLISHED_MODELS_MAX {
-            published.push(DryRunModel { model: model.to_owned(), variables, config: config.to_owned() });
+            published.push(DryRunModel {
+                model: model.to_owned(),
+                variables,
+                config: config.to_owned(),
+                inputs: inputs.clone(),
+            });
         }
         Ok(published.len() as u64)
     }

@@ -1,6 +1,7 @@
 //! The job interface of a plugin: parameters, metrics, checkpoints and publication. It is implemented with
 //! [`crate::JobContext`].
 
+mod image_inputs;
 mod logged_items;
 pub(crate) mod train_role;
 
@@ -9,7 +10,7 @@ use saggar_store::{LoggedItem, is_output_path};
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
-use crate::bindings::job::{Host, ImageLayout, OpenedModel as WitOpenedModel, TableColumn};
+use crate::bindings::job::{Host, ImageLayout, ImagePreprocessing, OpenedModel as WitOpenedModel, TableColumn};
 use crate::call_limits::CallInterrupted;
 use crate::datasets::batch_iterator::BatchIterator;
 use crate::host_error::HostError;
@@ -219,7 +220,8 @@ impl Host for InstanceState {
             VariableKind::Training => false,
         };
         let variables = self.table.get(&namespace)?.save(&*self.backend, self.cancel_token(), shipped)?;
-        self.train_role()?.context.publish(&model, variables, &config).map_err(HostError::Job)
+        let train = self.train_role()?;
+        train.context.publish(&model, variables, &config, &train.image_inputs).map_err(HostError::Job)
     }
 
     fn open_model(&mut self, model: String, version: Option<u64>) -> Result<WitOpenedModel, HostError> {
@@ -228,6 +230,10 @@ impl Host for InstanceState {
         let variables = self.push(variables)?;
         self.record_host_call();
         Ok(WitOpenedModel { version: opened.version, variables, config: opened.config })
+    }
+
+    fn declare_image_input(&mut self, name: String, preprocessing: ImagePreprocessing) -> Result<(), HostError> {
+        image_inputs::declare(self.train_role()?, name, preprocessing)
     }
 
     fn phase(&mut self, name: String) -> Result<(), HostError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
-use saggar_store::{LoggedItem, LoggedKey};
+use saggar_store::{ImageInputs, LoggedItem, LoggedKey};
 
 use crate::dispatch_observer::DispatchObserver;
 use crate::error::PluginError;
@@ -115,12 +115,19 @@ pub trait JobContext: Send {
     /// Starts a phase of the job. The name was checked.
     fn phase(&mut self, name: &str);
 
-    /// Publishes a model version with these variables and this training's plugin as its code. Returns its number.
+    /// Publishes a model version with these variables, this training's plugin as its code, and the preprocessing of its
+    /// image inputs. Returns its number.
     /// Publishing the same content again returns the same version.
     ///
     /// # Errors
     /// Passed to the plugin, which decides whether to continue.
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError>;
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        inputs: &ImageInputs,
+    ) -> Result<u64, PluginError>;
 
     /// Returns a published version of a model: `version`, or the newest complete one.
     ///

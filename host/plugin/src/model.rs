@@ -7,6 +7,7 @@
 
 mod batch;
 mod batch_sizes;
+mod image_inputs;
 mod instance_pool;
 pub(crate) mod model_limits;
 pub(crate) mod model_port;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
+use saggar_store::ImageInputs;
 use saggar_store::checkpoint::SavedVariable;
 
 use crate::engine::{CompiledPlugin, PluginEngine};
@@ -50,6 +52,8 @@ pub struct ModelParts {
     pub variables: Vec<SavedVariable>,
     /// The configuration that the training passed to `publish`.
     pub config: String,
+    /// The preprocessing of its image inputs.
+    pub inputs: ImageInputs,
     /// The meter charged with the weights.
     pub weights_meter: Meter,
     /// The meter charged with programs and with tensors of calls.
@@ -113,7 +117,9 @@ pub fn split_and_pad(
 pub struct LoadedModel {
     instances: Arc<InstancePool>,
     weights: Arc<DeviceWeights>,
+    /// The signature for clients: image inputs with preprocessing are the pixels that it starts from.
     signature: Arc<ModelSignature>,
+    inputs: Arc<ImageInputs>,
 }
 
 impl LoadedModel {
@@ -125,17 +131,25 @@ impl LoadedModel {
         parts.plugin.predictor_export()?;
         let weights = Arc::new(DeviceWeights::upload(&parts.variables, &*device, &parts.weights_meter)?);
         let namespace = VariableNamespace::with_call_weights(&parts.variables);
+        let inputs = Arc::new(parts.inputs.clone());
         let recipe = parts.into_factory(host, namespace, device);
         let (instances, signature) = InstancePool::new(recipe, &weights)?;
-        Ok(LoadedModel { instances: Arc::new(instances), weights, signature: Arc::new(signature) })
+        let signature = Arc::new(image_inputs::client_signature(signature, &inputs)?);
+        Ok(LoadedModel { instances: Arc::new(instances), weights, signature, inputs })
     }
 
-    /// Returns whether a version with this plugin, configuration and these variables could share this version's
-    /// instances: it differs only in the elements of its variables, and no instance has read those.
-    pub fn is_compatible(&self, plugin: &CompiledPlugin, config: &str, variables: &[SavedVariable]) -> bool {
+    /// Returns whether a version with this plugin, configuration, preprocessing of inputs and these variables could
+    /// share this version's instances: it differs only in the elements of its variables, and no instance has read those.
+    pub fn is_compatible(
+        &self,
+        plugin: &CompiledPlugin,
+        (config, inputs): (&str, &ImageInputs),
+        variables: &[SavedVariable],
+    ) -> bool {
         let recipe = self.instances.factory();
         recipe.plugin.digest() == plugin.digest()
             && recipe.config == config
+            && *self.inputs == *inputs
             && recipe.variables.has_same_layout(variables)
             && self.instances.accepts_other_weights()
     }
@@ -258,7 +272,12 @@ impl LoadedModel {
         self.run_part(inputs, BatchSlice { start: 0, count, size }, Instant::now() + terms.deadline, terms)
     }
 
-    /// Uploads tensors to the device, charged to this version's calls, at most until `until`.
+    /// Returns whether the host preprocesses an input before the plugin gets it.
+    pub fn preprocesses_inputs(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
+    /// Preprocesses inputs and uploads them to the device, charged to this version's calls, at most until `until`.
     ///
     /// # Errors
     /// `Device`; `Deadline`; `Cancelled`.
@@ -270,7 +289,8 @@ impl LoadedModel {
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let InstanceFactory { backend, meter, .. } = self.instances.factory();
         let cancel = terms.cancel_token(until);
-        let upload = |NamedTensor { name, descriptor, bytes }: NamedTensor| {
+        let upload = |tensor: NamedTensor| {
+            let NamedTensor { name, descriptor, bytes } = image_inputs::preprocess(tensor, &self.inputs)?;
             let buffer = backend.allocate(&descriptor, meter)?;
             backend.write_cancellable(&buffer, &bytes, &cancel).map_err(|error| terms.explain_error(error, until))?;
             Ok((name, buffer))

@@ -160,6 +160,7 @@ fn missing_exports_are_named() {
         plugin,
         variables: Vec::new(),
         config: String::new(),
+        inputs: Default::default(),
         weights_meter: Meter::unlimited(),
         meter: Meter::unlimited(),
         limits: ModelLimits::default(),

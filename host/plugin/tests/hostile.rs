@@ -60,6 +60,7 @@ impl HostilePluginFixture {
             plugin: self.plugin.clone(),
             variables: Vec::new(),
             config,
+            inputs: Default::default(),
             weights_meter: Meter::unlimited(),
             meter: Meter::new(DEVICE_BYTES),
             limits,

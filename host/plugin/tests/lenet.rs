@@ -61,6 +61,7 @@ impl LenetFixture {
             plugin: self.plugin.clone(),
             variables,
             config,
+            inputs: Default::default(),
             weights_meter: Meter::unlimited(),
             meter: Meter::unlimited(),
             limits,

@@ -7,7 +7,7 @@ use saggar_device::Backend;
 use saggar_plugin::{
     BatchShards, DispatchObserver, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
-use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 
 use crate::host_call::{HostCall, bits_of_number, digest_of, log_item_call};
 use crate::recorder::CallRecorder;
@@ -119,9 +119,15 @@ impl JobContext for RecordingContext {
         self.inner.phase(name);
     }
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        inputs: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         let (digest, config_digest) = (digest_of_variables(&variables).hex(), digest_of(config.as_bytes()));
-        let version = self.inner.publish(model, variables, config)?;
+        let version = self.inner.publish(model, variables, config, inputs)?;
         let call = HostCall::Publish { model: model.to_owned(), version, variables: digest, config: config_digest };
         self.recorder.record(call);
         Ok(version)

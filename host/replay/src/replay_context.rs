@@ -8,7 +8,7 @@ use saggar_device::Backend;
 use saggar_plugin::{
     BatchShards, DispatchObserver, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
-use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 
 use crate::comparison::{CallComparison, ReplayRange};
 use crate::dispatch_watch::DispatchWatch;
@@ -185,7 +185,13 @@ impl JobContext for ReplayContext {
         self.comparison.compare(&HostCall::Phase { name: name.to_owned() });
     }
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        _: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         let mut call = HostCall::Publish {
             model: model.to_owned(),
             version: 1,

@@ -147,6 +147,9 @@ pub struct ModelPushForm {
     /// The configuration passed to the plugin's `predictor.load`: by default `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
+    /// The preprocessing of its image inputs, a JSON object with an `ImagePreprocessing` for each input: by default none.
+    #[serde(default, rename = "image-inputs", skip_serializing_if = "Option::is_none")]
+    pub image_inputs: Option<String>,
     /// Markdown about the version for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<String>,

@@ -194,6 +194,68 @@ pub struct PortDocument {
     pub classes: Vec<String>,
     /// The value of every element if the input is omitted.
     pub default: Option<f64>,
+    /// How the server makes the plugin's input of an image; absent if the plugin gets the pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preprocessing: Option<ImagePreprocessingDocument>,
+}
+
+/// How an image becomes the input of a model's plugin, in training and in serving.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ImagePreprocessing")]
+pub struct ImagePreprocessingDocument {
+    /// The size that images are resized to.
+    pub resize: ImageResizeDocument,
+    /// The colours that images are converted to.
+    #[schemars(extend("enum" = ["grey", "rgb"]))]
+    pub colors: String,
+    /// How pixels, 0 to 255, become numbers.
+    pub normalization: ImageNormalizationDocument,
+    /// The order of the axes of the plugin's input.
+    #[schemars(extend("enum" = ["nchw", "nhwc"]))]
+    pub layout: String,
+}
+
+/// The size that images are resized to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ImageResize")]
+pub struct ImageResizeDocument {
+    /// The height in pixels.
+    pub height: usize,
+    /// The width in pixels.
+    pub width: usize,
+    /// What is done with an image of other proportions: it is stretched, or its edges are cut off.
+    #[schemars(extend("enum" = ["stretch", "crop"]))]
+    pub fit: String,
+}
+
+/// How pixels, 0 to 255, become numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ImageNormalization")]
+pub enum ImageNormalizationDocument {
+    /// `(pixel - mean) * scale` for each channel.
+    MeanAndScale {
+        /// The mean of each channel.
+        mean: Vec<f32>,
+        /// The scale of each channel, not 0.
+        scale: Vec<f32>,
+    },
+    /// `(pixel - mean) / max(std, 1 / sqrt(N))` over the `N` elements of the image.
+    PerImageStandardization,
+}
+
+impl ImagePreprocessingDocument {
+    /// Returns the preprocessing in one line, such as `32 x 32 pixels, crop, rgb, per-image-standardization, nchw`; the
+    /// height is first.
+    pub fn summary(&self) -> String {
+        let ImagePreprocessingDocument { resize, colors, normalization, layout } = self;
+        let ImageResizeDocument { height, width, fit } = resize;
+        let numbers = match normalization {
+            ImageNormalizationDocument::MeanAndScale { mean, scale } => format!("mean {mean:?} and scale {scale:?}"),
+            ImageNormalizationDocument::PerImageStandardization => "per-image-standardization".to_owned(),
+        };
+        format!("{height} x {width} pixels, {fit}, {colors}, {numbers}, {layout}")
+    }
 }
 
 /// The form of an import with external data files. An import without them can send the ONNX file alone.

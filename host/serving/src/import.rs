@@ -5,6 +5,7 @@
 //! published once.
 
 pub mod import_error;
+mod import_options;
 pub mod model_files;
 
 use std::borrow::Cow;
@@ -26,12 +27,13 @@ use saggar_store::regular_file;
 
 use crate::limits::{DROPPED_BYTES_MAX, IMPORT_OPTIONS_BYTES_MAX};
 use import_error::ImportError;
+use import_options::ImportOptions;
 use model_files::{ModelFiles, external_names};
 
 /// Imports model versions from files.
 pub trait ModelImporter: Debug + Send + Sync {
-    /// Imports `files` and publishes the result as a version of `model`. `options` is a JSON object for the plugin that
-    /// reads the files. Called from a blocking thread.
+    /// Imports `files` and publishes the result as a version of `model`. `options` is a JSON object: its member
+    /// `image_inputs` is the preprocessing of image inputs, and the others are for the plugin that reads the files. Called from a blocking thread.
     ///
     /// # Errors
     /// Returns [`ImportError`], in which case nothing was published.
@@ -59,7 +61,8 @@ impl ModelImporter for OnnxImporter {
     fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError> {
         let component = self.load_plugin()?;
         let file = &*files.plugin_payload()?;
-        let import = ImportRequest { component: &component, file, options, time: self.time };
+        let ImportOptions { plugin, image_inputs } = ImportOptions::read(options)?;
+        let import = ImportRequest { component: &component, file, options: &plugin, time: self.time };
         let imported = import.run(&self.host, self.device.current())?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
         let published = self.models.publish(&ModelPublication {
@@ -67,6 +70,7 @@ impl ModelImporter for OnnxImporter {
             plugin: &component,
             variables: &imported.variables,
             config: &imported.config,
+            inputs: image_inputs,
             source_job: &source,
             created_ms: self.clock.now_ms(),
             metrics: BTreeMap::new(),

@@ -129,7 +129,9 @@ impl PluginHost {
         let is_same = |up: &&LastLoadedModel| up.instances_max == it.instances_max && up.without == it.without;
         let up = up.get(it.model).filter(is_same)?;
         let (model, account) = (up.model.upgrade()?, up.account.upgrade()?);
-        model.is_compatible(plugin, &it.files.manifest.config, it.variables).then_some((model, account))
+        let manifest = &it.files.manifest;
+        let is_compatible = model.is_compatible(plugin, (&manifest.config, &manifest.inputs), it.variables);
+        is_compatible.then_some((model, account))
     }
 
     /// Returns the limits of a version with at most this many instances.
@@ -158,6 +160,7 @@ impl PluginHost {
             plugin,
             variables: it.variables.to_vec(),
             config: it.files.manifest.config.clone(),
+            inputs: it.files.manifest.inputs.clone(),
             weights_meter: weights_meter.clone(),
             meter: meter.clone(),
             limits,
@@ -245,7 +248,8 @@ impl ModelPredictor for LoadedModel {
     }
 
     fn device_model(&self) -> Option<&LoadedModel> {
-        Some(self)
+        // Preprocessing starts from pixels in the host's memory.
+        (!self.preprocesses_inputs()).then_some(self)
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>, terms: &PredictionOptions) -> Result<Vec<NamedTensor>, PluginError> {

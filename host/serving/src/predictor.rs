@@ -10,6 +10,7 @@ use saggar_plugin::{
     DeclaredWeights, FailureReason, HandlerOptions, HandlerRequest, HandlerResponse, LoadedModel, ModelSignature,
     NamedTensor, PluginError, PredictionOptions,
 };
+use saggar_store::ImageInputs;
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
@@ -145,6 +146,8 @@ pub struct CandidateContent<'a> {
     pub variables: &'a [SavedVariable],
     /// The configuration passed to the plugin's `predictor.load`.
     pub config: &'a str,
+    /// The preprocessing of its image inputs.
+    pub inputs: &'a ImageInputs,
     /// Whether the kinds of the variables are known. Otherwise the plugin decides which of them are statistics.
     pub has_kinds: bool,
 }

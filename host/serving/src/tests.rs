@@ -38,7 +38,14 @@ fn descriptor(dims: &[usize]) -> Descriptor {
 /// Returns version 1 of the model `echo`, whose batches have up to 32 items.
 fn echo_version(metrics: &MetricsRegistry) -> LiveVersion {
     let item = descriptor(&[]);
-    let port = ModelPort { name: "x".to_owned(), item, semantics: None, classes: Vec::new(), default: None };
+    let port = ModelPort {
+        name: "x".to_owned(),
+        item,
+        semantics: None,
+        classes: Vec::new(),
+        default: None,
+        preprocessing: None,
+    };
     let (inputs, outputs) = (vec![port.clone()], vec![port]);
     let signature =
         ModelSignature { inputs, outputs, batch_sizes: vec![1, 32], routes: Vec::new(), handlers: Vec::new() };

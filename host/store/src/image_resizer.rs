@@ -5,6 +5,8 @@
 //! composited over black. An image of another size is resized per axis: shrunk by averaging over the area of each pixel,
 //! enlarged by linear interpolation between pixel centres.
 
+use std::borrow::Cow;
+
 use crate::image_decoder::DecodedImage;
 
 /// Returns the pixels of a picture with another size and 1 or 3 channels. Shape: `[height, width, channels]`,
@@ -32,6 +34,22 @@ pub fn resize_picture(picture: &DecodedImage, height: usize, width: usize, chann
         pixels.extend(line.iter().map(|value| value.round().clamp(0.0, 255.0) as u8));
     }
     pixels
+}
+
+/// Returns the middle of a picture with the proportions of `height` to `width`, as near as whole pixels allow. The
+/// picture and the size must not be empty.
+pub fn crop_to_proportions(picture: &DecodedImage, height: usize, width: usize) -> Cow<'_, DecodedImage> {
+    let scaled = |side: usize, by: usize, over: usize| ((side * by + over / 2) / over).max(1);
+    let rows = scaled(picture.width, height, width).min(picture.height);
+    let columns = scaled(picture.height, width, height).min(picture.width);
+    if (rows, columns) == (picture.height, picture.width) {
+        return Cow::Borrowed(picture);
+    }
+    let (top, left) = ((picture.height - rows) / 2, (picture.width - columns) / 2);
+    let lines = picture.pixels.chunks_exact(picture.width * picture.channels).skip(top).take(rows);
+    let line = |line: &[u8]| line[left * picture.channels..][..columns * picture.channels].to_vec();
+    let pixels = lines.flat_map(line).collect();
+    Cow::Owned(DecodedImage { height: rows, width: columns, channels: picture.channels, pixels })
 }
 
 /// The pixels of one axis that contribute to a pixel, with their weights.

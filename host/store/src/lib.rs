@@ -15,6 +15,7 @@ pub mod digest;
 pub mod error;
 pub mod external_runs;
 pub mod image_decoder;
+pub mod image_preprocessing;
 pub mod image_resizer;
 pub mod job_files;
 pub mod keys;
@@ -53,6 +54,10 @@ pub use digest::{Digest, Sha256Hasher};
 pub use durable::random_hex;
 pub use error::{BundleError, CheckpointError, DatasetError, ModelError, RecordError, StoreError};
 pub use external_runs::{ExternalRunError, ExternalRunStore};
+pub use image_preprocessing::{
+    ImageColors, ImageFit, ImageInputs, ImageInputsError, ImageLayout, ImageNormalization, ImagePreprocessing,
+    ImagePreprocessingError, ImageResize, read_image_inputs,
+};
 pub use job_files::{AttemptLog, JobFiles, LocalJobFiles, ObjectJobFiles};
 pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
 pub use logged_items::{LoggedItem, LoggedKey, LoggedKind, StoredItem};

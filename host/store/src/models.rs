@@ -18,6 +18,7 @@ use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::{FileProblem, ModelError, StoreError};
+use crate::image_preprocessing::ImageInputs;
 use crate::objects::ObjectStorage;
 use crate::regular_file;
 use crate::versions::directories::VersionDirectories;
@@ -64,6 +65,8 @@ pub struct ModelPublication<'a> {
     pub variables: &'a [SavedVariable],
     /// The configuration passed to the plugin's `predictor.load`.
     pub config: &'a str,
+    /// The preprocessing of its image inputs.
+    pub inputs: ImageInputs,
     /// The job's identifier; empty if no job publishes it.
     pub source_job: &'a str,
     /// The current time.
@@ -172,6 +175,7 @@ impl ModelRegistry {
             plugin: Digest::of(it.plugin),
             weights: digest_of_variables(saved_variables.iter().copied()),
             config: it.config.to_owned(),
+            inputs: it.inputs.clone(),
             statistics: statistics.map(|it| it.name.clone()).collect(),
             created_ms: it.created_ms,
             source_job: it.source_job.to_owned(),

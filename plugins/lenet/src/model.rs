@@ -1,7 +1,10 @@
 //! The network, for training and for prediction.
 
 use saggar_plugin::layers::{Conv2d, Linear};
-use saggar_plugin::{Classes, DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
+use saggar_plugin::{
+    Classes, DataType, Error, Graph, ImageColors, ImageFit, ImageNormalization, ImagePreprocessing, InputOperandLayout,
+    Inputs, Model, Operand, Params, Port, Result, Variables,
+};
 
 /// The height and width of the convolutions' filters. The padding keeps the image's size.
 const FILTER_SIDE: u32 = 5;
@@ -22,6 +25,9 @@ pub struct LenetConfig {
     pub channels: u32,
     /// The features between the linear layers.
     pub hidden: u32,
+    /// Whether each image is standardized by its own mean and deviation, by a declaration that the host applies.
+    /// Otherwise the network scales bytes to -1 to 1.
+    pub per_image: bool,
     /// The classes.
     pub classes: Classes,
 }
@@ -39,6 +45,7 @@ impl LenetConfig {
             colors: config.get("colors", 1)?,
             channels: config.require("channels")?,
             hidden: config.require("hidden")?,
+            per_image: config.get("per_image", false)?,
             classes: Classes::new(config.require("classes")?),
         })
     }
@@ -51,9 +58,24 @@ impl LenetConfig {
         }
     }
 
+    /// Returns the preprocessing that the host applies to images, or `None` if it applies none.
+    pub fn preprocessing(&self) -> Option<ImagePreprocessing> {
+        self.per_image.then_some(ImagePreprocessing {
+            height: self.height,
+            width: self.width,
+            fit: ImageFit::Stretch,
+            colors: if self.colors == 1 { ImageColors::Grey } else { ImageColors::Rgb },
+            normalization: ImageNormalization::PerImageStandardization,
+            layout: InputOperandLayout::Nchw,
+        })
+    }
+
     /// Returns the configuration of a model version.
     pub fn to_params(&self) -> Params {
-        Params::new()
+        let params = Params::new();
+        // Versions without it have the same configuration as before there was a choice.
+        let params = if self.per_image { params.with("per_image", true) } else { params };
+        params
             .with("height", self.height)
             .with("width", self.width)
             .with("colors", self.colors)
@@ -108,11 +130,15 @@ impl Lenet {
         &self.architecture
     }
 
-    /// Returns the logits of an image of bytes. Shape: `uint8[batch, image...]` -> `float32[batch, classes]`.
+    /// Returns the logits of the model's input. Shape: `uint8[batch, image...]`, or `float32[batch, colors, height,
+    /// width]` if the host standardizes images, -> `float32[batch, classes]`.
     ///
     /// # Errors
     /// Returns `Host` if the image has another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
+        if self.architecture.per_image {
+            return self.logits_from_planes(&image.cast(image.graph().float())?);
+        }
         self.logits_from_floats(&image.cast(image.graph().float())?.div_scalar(255.0)?)
     }
 
@@ -124,10 +150,18 @@ impl Lenet {
     pub fn logits_from_floats(&self, image: &Operand) -> Result<Operand> {
         let LenetConfig { height, width, colors, .. } = self.architecture;
         let batch = image.shape().first().copied().unwrap_or_default();
-        // Scaled to -1 to 1. With 0 to 1, the same training of small images ends one percent lower.
-        let x = image.mul_scalar(2.0)?.add_scalar(-1.0)?.reshape(&[batch, height, width, colors])?;
-        let x = x.transpose(&[0, 3, 1, 2])?;
-        let x = self.conv1.forward(&x)?.relu()?.max_pool2d([2, 2])?;
+        let x = if self.architecture.per_image {
+            image.mul_scalar(255.0)?.per_image_standardization()?
+        } else {
+            // Scaled to -1 to 1. With 0 to 1, the same training of small images ends one percent lower.
+            image.mul_scalar(2.0)?.add_scalar(-1.0)?
+        };
+        self.logits_from_planes(&x.reshape(&[batch, height, width, colors])?.transpose(&[0, 3, 1, 2])?)
+    }
+
+    /// Shape: `float32[batch, colors, height, width]` -> `float32[batch, classes]`.
+    fn logits_from_planes(&self, x: &Operand) -> Result<Operand> {
+        let x = self.conv1.forward(x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d([2, 2])?;
         let x = self.fc1.forward(&x.flatten(1)?)?.relu()?;
         self.fc2.forward(&x)
@@ -140,6 +174,10 @@ impl Model for Lenet {
     }
 
     fn inputs(&self) -> Vec<Port> {
+        let LenetConfig { height, width, colors, per_image, .. } = self.architecture;
+        if per_image {
+            return vec![Port::new("image", DataType::Float32, [colors, height, width])];
+        }
         vec![Port::new("image", DataType::Uint8, self.architecture.image_shape()).semantics("image")]
     }
 
@@ -159,10 +197,14 @@ mod tests {
     #[test]
     fn a_lenet_config_round_trips_through_params() {
         let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
-        let architecture = LenetConfig { height: 28, width: 20, colors: 3, channels: 8, hidden: 64, classes };
-        let config = Params::parse(&architecture.to_params().to_string()).unwrap();
-        assert_eq!(LenetConfig::from_params(&config).unwrap(), architecture);
-        config.check().unwrap();
+        for per_image in [false, true] {
+            let classes = classes.clone();
+            let architecture =
+                LenetConfig { height: 28, width: 20, colors: 3, channels: 8, hidden: 64, per_image, classes };
+            let config = Params::parse(&architecture.to_params().to_string()).unwrap();
+            assert_eq!(LenetConfig::from_params(&config).unwrap(), architecture);
+            config.check().unwrap();
+        }
     }
 
     #[test]

@@ -15,13 +15,18 @@ const DEFAULT_CLASSES: u32 = 10;
 ///
 /// Parameters: `epochs`, `batch`, `optimizer` (`sgd` or `adam`), `lr`, `momentum`, `channels`, `hidden`, `classes`
 /// (their number, if the dataset does not name them), `model` (the name to publish under), `log_images` (the number of
-/// wrong predictions to log as images), `log_histograms` (whether to log histograms of the weights after each epoch).
+/// wrong predictions to log as images), `normalization` (`fixed`, or `per-image` for images that the host standardizes
+/// in training and in serving), `log_histograms` (whether to log histograms of the weights after each epoch).
 /// The learning rate follows a cosine decay.
 ///
 /// # Errors
 /// Returns an error if a parameter, a field or a shape does not fit, or the host refuses a call.
 pub fn train(job: &Job) -> Result<()> {
     let data = Dataset::open("/data")?;
+    let architecture = architecture(job, &data.field("image")?, &data.field("label")?)?;
+    if let Some(preprocessing) = architecture.preprocessing() {
+        job.declare_image_input("image", &preprocessing)?;
+    }
     let feed = Feed::new(&data, &["image", "label"], job.param("batch", 32)?)?;
     let epochs: u64 = job.param("epochs", 20)?;
     let name = job.param("model", "digits".to_owned())?;
@@ -31,7 +36,6 @@ pub fn train(job: &Job) -> Result<()> {
     let log_histograms = job.param("log_histograms", true)?;
 
     let variables = job.variables();
-    let architecture = architecture(job, &data.field("image")?, &data.field("label")?)?;
     let config = architecture.to_params();
     let lenet = Lenet::new(&variables, architecture)?;
     Fit::new(job, &variables, optimizer.as_ref(), &|_, batch| {
@@ -75,5 +79,6 @@ fn architecture(job: &Job, image: &Field, label: &Field) -> Result<LenetConfig> 
     };
     let classes = Classes::of(label, job.param("classes", DEFAULT_CLASSES)?);
     let (channels, hidden) = (job.param("channels", 16)?, job.param("hidden", 64)?);
-    Ok(LenetConfig { height, width, colors, channels, hidden, classes })
+    let per_image = job.params().choice("normalization", &["fixed", "per-image"])? == "per-image";
+    Ok(LenetConfig { height, width, colors, channels, hidden, per_image, classes })
 }

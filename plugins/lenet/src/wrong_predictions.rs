@@ -25,8 +25,8 @@ impl WrongPredictions {
         Self { count_max: count_max as usize, found: Vec::new() }
     }
 
-    /// Adds the wrong predictions of a batch. Shape of `images`: `uint8[batch, image...]`; the
-    /// classes are those of its items.
+    /// Adds the wrong predictions of a batch. Shape of `images`: `uint8[batch, image...]`, or `float32[batch, colors,
+    /// height, width]` of standardized images; the classes are those of its items.
     ///
     /// # Errors
     /// Returns `Host` if the images cannot be read.
@@ -36,7 +36,11 @@ impl WrongPredictions {
         if wrong.is_empty() {
             return Ok(());
         }
-        let pixels = images.read()?;
+        let pixels = match images.descriptor().data_type {
+            // Four deviations in each direction fill the range of a byte.
+            DataType::Float32 => images.read_f32()?.into_iter().map(|value| (value * 32.0 + 127.5) as u8).collect(),
+            _ => images.read()?,
+        };
         let items = images.descriptor().shape.first().copied().unwrap_or(1).max(1) as usize;
         let bytes = pixels.len() / items;
         for (at, (&truth, &predicted)) in wrong {
@@ -54,9 +58,13 @@ impl WrongPredictions {
             return Ok(());
         }
         let names: Vec<String> = (1..=self.found.len()).map(|number| format!("wrong/{number:02}")).collect();
-        let image = descriptor(DataType::Uint8, [config.height, config.width, config.colors]);
+        let LenetConfig { height, width, colors, .. } = *config;
+        let (image, layout) = match config.per_image {
+            true => (descriptor(DataType::Uint8, [colors, height, width]), ImageLayout::Chw),
+            false => (descriptor(DataType::Uint8, [height, width, colors]), ImageLayout::Hwc),
+        };
         for (name, wrong) in names.iter().zip(&self.found) {
-            job.log_image(step, name, &Tensor::from_bytes(&image, &wrong.pixels)?, ImageLayout::Hwc)?;
+            job.log_image(step, name, &Tensor::from_bytes(&image, &wrong.pixels)?, layout)?;
         }
         let class =
             |class: i32| usize::try_from(class).ok().and_then(|class| config.classes.names().get(class).cloned());

@@ -61,6 +61,24 @@ export class Job {
         call(() => raw.logHistogram(BigInt(step), name, Float64Array.from(edges), BigUint64Array.from(counts, BigInt)));
     }
 
+    /**
+     * Declares the preprocessing of an image input, before the dataset's fields and batches are used. From then on fields
+     * of this name are `float32` in the declared size and layout, and published versions have the declaration: the input
+     * of their model has the same data type and shape, and clients send images.
+     *
+     * With `mean` and `scale`, one number for each channel, a pixel (0 to 255) becomes `(pixel - mean) * scale`. Without
+     * them, each image is standardized: `(pixel - mean) / max(std, 1 / sqrt(N))` over its N elements.
+     */
+    declareImageInput(name, { height, width, fit = 'stretch', colors = 'rgb', layout = 'nchw', mean, scale }) {
+        if ((mean === undefined) !== (scale === undefined)) {
+            throw new TypeError('declare both `mean` and `scale`, or neither');
+        }
+        const normalization = mean
+            ? { tag: 'mean-and-scale', val: { mean: Float32Array.from(mean), scale: Float32Array.from(scale) } }
+            : { tag: 'per-image-standardization' };
+        call(() => raw.declareImageInput(name, { height, width, fit, colors, normalization, layout }));
+    }
+
     /** Reports that `step` of `of` steps are done. */
     progress(step, of) {
         raw.progress(BigInt(step), BigInt(of));

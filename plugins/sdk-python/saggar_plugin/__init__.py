@@ -14,6 +14,7 @@ from .exports import export
 from .fit import Feed, Fit, Objective
 from .graph import Executable, Graph, Inputs
 from .http import HttpAnswer, HttpRequest, HttpResponse, route
+from .images import ImagePreprocessing
 from .job import Job
 from .logged import Histogram
 from .losses import CrossEntropy, accuracy
@@ -56,6 +57,7 @@ __all__ = [
     "HttpAnswer",
     "HttpRequest",
     "HttpResponse",
+    "ImagePreprocessing",
     "Inputs",
     "InterpolationMode",
     "Job",

@@ -6,6 +6,7 @@ from typing import Any, Mapping, Sequence
 
 from .dataset import Batches
 from .errors import Stopped, call
+from .images import ImagePreprocessing
 from .logged import Histogram, Values, column_values, image_layout
 from .params import Params, T
 from .tensor import Tensor
@@ -70,6 +71,14 @@ class Job:
     def log_histogram(self, step: int, name: str, histogram: Histogram) -> None:
         """Records a histogram at a step, replacing one of the same name and step."""
         call(raw.log_histogram, step, name, list(histogram.edges), list(histogram.counts))
+
+    def declare_image_input(self, name: str, preprocessing: ImagePreprocessing) -> None:
+        """Declares the preprocessing of an image input, before the dataset's fields and batches are used.
+
+        From then on fields of this name are `float32` in the declared size and layout, and published versions have the
+        declaration: the input of their model has the same data type and shape, and clients send images.
+        """
+        call(raw.declare_image_input, name, preprocessing.raw())
 
     def progress(self, step: int, of: int) -> None:
         """Reports that `step` of `of` steps are done."""

@@ -1,6 +1,6 @@
 //! The job that a training runs in: parameters, metrics, checkpoints, publishing and output files.
 
-use crate::bindings::job as raw;
+use crate::bindings::job::{self as raw, ImagePreprocessing};
 use crate::call_site::AtCallSite;
 use crate::dataset::Batches;
 use crate::error::{Error, Result};
@@ -97,6 +97,37 @@ impl Job {
         let batches: Vec<_> = batches.iter().map(|batches| batches.raw()).collect();
         let continues = raw::boundary(step, variables.raw(), &batches, state).at_caller()?;
         if continues { Ok(()) } else { Err(Error::Stopped) }
+    }
+
+    /// Declares the preprocessing of the image input `name`. Call it before the dataset's fields and batches are used.
+    /// From then on fields of this name are `float32` in the declared size and layout, and published versions have the
+    /// declaration: the input of their model has the same data type and shape, and clients send images. So training and
+    /// serving preprocess alike.
+    ///
+    /// ```no_run
+    /// # use saggar_plugin::*;
+    /// # fn f(job: &Job) -> Result<()> {
+    /// let preprocessing = ImagePreprocessing {
+    ///     height: 32,
+    ///     width: 32,
+    ///     fit: ImageFit::Crop,
+    ///     colors: ImageColors::Rgb,
+    ///     normalization: ImageNormalization::PerImageStandardization,
+    ///     layout: InputOperandLayout::Nchw,
+    /// };
+    /// job.declare_image_input("image", &preprocessing)?;
+    /// let data = Dataset::open("/data")?;
+    /// assert_eq!(data.field("image")?.item.shape, [3, 32, 32]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns `Host` if the declaration cannot be applied, differs from an earlier one, or comes after batches of the
+    /// field.
+    #[track_caller]
+    pub fn declare_image_input(&self, name: &str, preprocessing: &ImagePreprocessing) -> Result<()> {
+        raw::declare_image_input(name, preprocessing).at_caller()
     }
 
     /// Starts a phase of the job, such as `post`. A job starts in the phase `train`. If a later phase fails, published

@@ -86,7 +86,9 @@ pub use bindings::graphs::{
     ScatterReduction,
 };
 pub use bindings::http_handler::HttpMethod;
-pub use bindings::job::{ColumnValues, ImageLayout};
+pub use bindings::job::{
+    ColumnValues, ImageColors, ImageFit, ImageLayout, ImageNormalization, ImagePreprocessing, MeanAndScale,
+};
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;

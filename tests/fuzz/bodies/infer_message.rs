@@ -35,6 +35,7 @@ fn signature_of(dtype: DType, semantics: Option<&str>) -> ModelSignature {
         semantics: None,
         classes: Vec::new(),
         default: None,
+        preprocessing: None,
     };
     ModelSignature {
         inputs: vec![ModelPort { semantics: semantics.map(str::to_owned), ..port("x", dtype, &[2]) }],

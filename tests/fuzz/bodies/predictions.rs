@@ -72,6 +72,7 @@ fn signature_with_input(dtype: DType, semantics: Option<&str>) -> ModelSignature
         semantics: None,
         classes: Vec::new(),
         default: None,
+        preprocessing: None,
     };
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
     let x = ModelPort { semantics: semantics.map(str::to_owned), classes, ..port("x", dtype, &[2]) };

@@ -43,10 +43,27 @@ pub fn external_model(location: &str, offset: u8) -> Vec<u8> {
         encode_field(11, &encode_port("x", &[1, 2])),
         encode_field(12, &encode_port("y", &[1, 2])),
     ];
-    let graph = graph.concat();
-    // The graph is longer than 127 bytes: its length takes two bytes.
+    encode_model(&graph.concat())
+}
+
+/// Returns a model of one item whose output `y` is its input `image`, both of this shape.
+pub fn identity_model(shape: &[u8]) -> Vec<u8> {
+    let node = [encode_field(1, b"image"), encode_field(2, b"y"), encode_field(4, b"Identity")].concat();
+    let graph = [
+        encode_field(1, &node),
+        encode_field(2, b"g"),
+        encode_field(11, &encode_port("image", shape)),
+        encode_field(12, &encode_port("y", shape)),
+    ];
+    encode_model(&graph.concat())
+}
+
+/// Encodes a model of operator set 20 with this graph of less than 16 KiB.
+fn encode_model(graph: &[u8]) -> Vec<u8> {
+    // The length has two bytes, also if it is small.
     let length = [graph.len() as u8 | 128, (graph.len() >> 7) as u8];
-    [encode_integer(1, 10), encode_field(8, &encode_integer(2, 20)), vec![7 << 3 | 2], length.to_vec(), graph].concat()
+    let head = [encode_integer(1, 10), encode_field(8, &encode_integer(2, 20)), vec![7 << 3 | 2]].concat();
+    [&head[..], &length, graph].concat()
 }
 
 /// Returns the elements of `w` after `offset` other bytes: the rows (1, 2) and (3, 4).

@@ -120,6 +120,9 @@ pub(crate) struct ModelPushArgs {
     /// The configuration that the plugin gets when it loads [default: {}].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// The preprocessing of its image inputs, a JSON object by input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image_inputs: Option<PathBuf>,
     /// A description of the version for people, in Markdown.
     #[arg(long, value_name = "FILE")]
     pub(crate) card: Option<PathBuf>,
@@ -176,4 +179,7 @@ pub(crate) struct ImportArgs {
     /// A constant for an input, which then is no longer an input: `k=5`, `axes=[0,1]`. Can be given several times.
     #[arg(long, value_name = "INPUT=JSON")]
     pub(crate) constant: Vec<String>,
+    /// The preprocessing of its image inputs, a JSON object by input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image_inputs: Option<PathBuf>,
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use saggar_rest::models::ImportedVersionDocument;
 use saggar_serve::limits::IMPORT_BYTES_MAX;
 use saggar_serving::{ImportError, ModelFiles};
+use saggar_store::regular_file;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::args::ImportArgs;
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::commands::key::signing::read_error;
 use crate::commands::serving_status::{ServingStatus, wait_for_version};
 use crate::exit::{self, CliError};
 use crate::multipart::{self, FormPart};
@@ -83,6 +85,9 @@ struct ImportRequestOptions {
     /// The values of inputs by name.
     #[serde(skip_serializing_if = "Map::is_empty")]
     constants: Map<String, Value>,
+    /// The preprocessing of image inputs by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_inputs: Option<Map<String, Value>>,
 }
 
 fn import_options(args: &ImportArgs) -> Result<ImportRequestOptions, CliError> {
@@ -107,7 +112,17 @@ fn import_options(args: &ImportArgs) -> Result<ImportRequestOptions, CliError> {
         })?;
         constants.insert(input.to_owned(), value);
     }
-    Ok(ImportRequestOptions { batch: args.batch.clone(), shapes, constants })
+    let image_inputs = args.image_inputs.as_deref().map(read_image_inputs).transpose()?;
+    Ok(ImportRequestOptions { batch: args.batch.clone(), shapes, constants, image_inputs })
+}
+
+/// Reads the file of the preprocessing of image inputs. The server checks each of them.
+fn read_image_inputs(path: &Path) -> Result<Map<String, Value>, CliError> {
+    let text = regular_file::read(path, IMPORT_BYTES_MAX as u64).map_err(|error| read_error(path, &error))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        CliError::invalid(format!("--image-inputs {}: {error}", path.display()))
+            .with_hint("expected a JSON object with a preprocessing for each image input")
+    })
 }
 
 fn split_name_value<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
@@ -139,7 +154,7 @@ mod tests {
     fn args(shape: &[&str], constant: &[&str]) -> ImportArgs {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let (shape, constant) = (owned(shape), owned(constant));
-        ImportArgs { file: "model.onnx".into(), name: None, batch: vec![1, 8], shape, constant }
+        ImportArgs { file: "model.onnx".into(), name: None, batch: vec![1, 8], shape, constant, image_inputs: None }
     }
 
     #[test]

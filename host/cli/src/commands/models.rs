@@ -238,11 +238,14 @@ fn show_model(name: &str, client: &ApiClient, output: CliOutput) -> Result<(), C
     output.print_line(&format!("{}  device {}", model.name, model.device.as_deref().unwrap_or_default()));
     let signature = model.signature.clone().unwrap_or_default();
     for (title, ports) in [("inputs", signature.inputs), ("outputs", signature.outputs)] {
-        for PortDocument { name, dtype, shape, semantics, default, .. } in ports {
+        for PortDocument { name, dtype, shape, semantics, default, preprocessing, .. } in ports {
             let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
             let (shape, semantics) = (shape.join(","), semantics.unwrap_or_default());
             let default = default.map(|value| format!("  default {value}")).unwrap_or_default();
             output.print_line(&format!("  {title:<8} {name}  {dtype}[{shape}]  {semantics}{default}"));
+            if let Some(preprocessing) = preprocessing {
+                output.print_line(&format!("           preprocessing: {}", preprocessing.summary()));
+            }
         }
     }
     for ModelRouteDocument { methods, path, kind, description } in signature.routes {

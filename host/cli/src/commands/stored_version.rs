@@ -54,6 +54,7 @@ mod tests {
                 plugin: b"wasm",
                 variables: &[],
                 config,
+                inputs: Default::default(),
                 source_job: "",
                 created_ms: Default::default(),
                 metrics: Default::default(),

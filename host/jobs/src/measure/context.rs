@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use saggar_device::Meter;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
-use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable};
+use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable};
 
 use super::{MeasureUntil, MeasurementConfig, TrainingMeasurement};
 use crate::spec::{NonFinite, Precision};
@@ -188,7 +188,13 @@ impl JobContext for MeasuringContext {
 
     fn phase(&mut self, _name: &str) {}
 
-    fn publish(&mut self, _model: &str, _variables: Vec<SavedVariable>, _config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        _model: &str,
+        _variables: Vec<SavedVariable>,
+        _config: &str,
+        _inputs: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         Ok(1)
     }
 

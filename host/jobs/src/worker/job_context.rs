@@ -10,8 +10,8 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
-    Checkpoint, CheckpointError, CheckpointStore, LoggedItem, LoggedKey, ModelError, ModelPublication, ModelRegistry,
-    ProjectsError, Retention, SavedVariable, StateDir, digest_of_variables,
+    Checkpoint, CheckpointError, CheckpointStore, ImageInputs, LoggedItem, LoggedKey, ModelError, ModelPublication,
+    ModelRegistry, ProjectsError, Retention, SavedVariable, StateDir, digest_of_variables,
 };
 
 use super::channel::{EventChannel, WorkerControl};
@@ -252,7 +252,13 @@ impl JobContext for WorkerJobContext {
         self.parts.channel.send(&WorkerEvent::Phase { name: name.to_owned() });
     }
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        inputs: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         self.nan_guard.check_variables(None, &variables)?;
         let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
         let room = self.parts.room.reserve((bytes + self.parts.plugin_wasm.len() + config.len()) as u64);
@@ -263,6 +269,7 @@ impl JobContext for WorkerJobContext {
             plugin: &self.parts.plugin_wasm,
             variables: &variables,
             config,
+            inputs: inputs.clone(),
             source_job: &self.parts.start.name,
             created_ms: SystemClock.now_ms(),
             metrics: self.metrics.clone(),

@@ -93,6 +93,7 @@ impl PredictionAttempt<'_> {
             plugin,
             variables,
             config: files.manifest.config.clone(),
+            inputs: files.manifest.inputs.clone(),
             weights_meter: meter.clone(),
             meter,
             limits: ModelLimits { memory_bytes, instances_max: 1, ..ModelLimits::default() },

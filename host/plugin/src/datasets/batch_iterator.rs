@@ -1,14 +1,17 @@
 //! Datasets as a plugin holds them, and iterators over their batches.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use saggar_device::meter::MeterCharge;
 use saggar_device::{Backend, CancelToken, DeviceBuffer};
+use saggar_store::ImageInputs;
 use saggar_store::checkpoint::DatasetPosition;
 use saggar_store::dataset::{ColumnarDataset, DatasetField};
 
 use super::device_dataset::DeviceDataset;
+use super::image_field::ImageField;
 use crate::host_error::HostError;
 use crate::limits::BATCH_ITEMS_MAX;
 use crate::shuffle::epoch_permutation;
@@ -29,7 +32,10 @@ pub struct BatchIterator {
     pub(super) dataset: Arc<ColumnarDataset>,
     /// Charge for the memory of a dataset that the plugin created.
     pub(super) _charge: Option<Arc<MeterCharge>>,
+    /// The fields as the training gets them.
     pub(super) fields: Arc<[DatasetField]>,
+    /// For each field, its preprocessing, or `None` if the training gets what is stored.
+    image_fields: Arc<[Option<ImageField>]>,
     /// Index in the whole dataset of the split's first item.
     pub(super) first: u64,
     pub(super) items: u32,
@@ -67,6 +73,7 @@ impl BatchIterator {
         Ok(BatchIterator {
             dataset,
             _charge: None,
+            image_fields: vec![None; fields.len()].into(),
             fields: fields.into(),
             first: range.start,
             items,
@@ -77,6 +84,48 @@ impl BatchIterator {
             item: 0,
             order: None,
             device_dataset: None,
+        })
+    }
+
+    /// Returns the batches with the images of these fields preprocessed.
+    ///
+    /// # Errors
+    /// Invalid argument if such a field does not store images.
+    pub(super) fn with_image_inputs(mut self, inputs: &ImageInputs) -> Result<BatchIterator, HostError> {
+        let image_field = |field: &DatasetField| {
+            inputs.get(&field.name).map(|preprocessing| ImageField::new(preprocessing, field)).transpose()
+        };
+        self.image_fields = self.fields.iter().map(image_field).collect::<Result<_, HostError>>()?;
+        let delivered = |(field, image): (&DatasetField, &Option<ImageField>)| {
+            image.as_ref().map_or_else(|| field.clone(), |image| image.delivered(field))
+        };
+        self.fields = self.fields.iter().zip(&*self.image_fields).map(delivered).collect();
+        Ok(self)
+    }
+
+    /// Returns one tensor of these items of the field at `place`: `[items, item...]`, as the training gets it.
+    ///
+    /// # Errors
+    /// The errors of the dataset.
+    pub(super) fn read_field(&self, place: usize, items: &[u64]) -> Result<Cow<'_, [u8]>, HostError> {
+        let stored = self.dataset.view(&self.fields[place].name, items)?;
+        Ok(match &self.image_fields[place] {
+            Some(image) => Cow::Owned(image.preprocess(&stored)),
+            None => stored,
+        })
+    }
+
+    /// Returns all items of these batches of the field at `place`, in the stored order, as the training gets them.
+    ///
+    /// # Errors
+    /// The errors of the dataset.
+    pub(super) fn read_column(&self, place: usize) -> Result<Cow<'_, [u8]>, HostError> {
+        let field = self.dataset.field(&self.fields[place].name)?;
+        let bytes = field.item.bytes();
+        let stored = &self.dataset.column(&field.name)?[self.first as usize * bytes..][..self.items as usize * bytes];
+        Ok(match &self.image_fields[place] {
+            Some(image) => Cow::Owned(image.preprocess(stored)),
+            None => Cow::Borrowed(stored),
         })
     }
 
@@ -117,8 +166,8 @@ impl BatchIterator {
         device: &dyn Backend,
         cancel: &CancelToken,
     ) -> Result<(), HostError> {
-        for (field, buffer) in self.fields.iter().zip(inputs) {
-            let elements = self.dataset.view(&field.name, items)?;
+        for (place, buffer) in inputs.iter().enumerate() {
+            let elements = self.read_field(place, items)?;
             device.write_cancellable(buffer, &elements, cancel)?;
         }
         Ok(())

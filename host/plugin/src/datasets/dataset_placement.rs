@@ -71,10 +71,7 @@ impl InstanceState {
         batches: &BatchIterator,
         size: u32,
     ) -> Result<Option<Arc<DeviceDataset>>, HostError> {
-        let range = batches.first..batches.first + u64::from(batches.items);
-        let what = (&*batches.fields, range);
-        let dataset =
-            DeviceDataset::new(&*self.backend, &self.meter, &batches.dataset, what, size, self.cancel_token())?;
+        let dataset = DeviceDataset::new(&*self.backend, &self.meter, batches, size, self.cancel_token())?;
         Ok(Some(Arc::new(dataset)))
     }
 }

@@ -1,13 +1,13 @@
 //! A dataset whose columns are stored entirely on the device. Batches are gathered there by item index, so a step
 //! copies only the indices.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Executable, Meter};
-use saggar_store::dataset::{ColumnarDataset, DatasetField};
+use saggar_store::dataset::DatasetField;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, InterruptCheck, Shape, verify};
 
+use super::batch_iterator::BatchIterator;
 use crate::host_error::HostError;
 
 /// Columns on the device, and programs that gather batches of one size from them.
@@ -22,25 +22,21 @@ pub(super) struct DeviceDataset {
 }
 
 impl DeviceDataset {
-    /// Uploads the items `range` of these fields.
+    /// Uploads the items of these batches, for batches of `size` items.
     ///
     /// # Errors
     /// The device's errors if the columns do not fit; the dataset's errors.
     pub(super) fn new(
         backend: &dyn Backend,
         meter: &Meter,
-        dataset: &ColumnarDataset,
-        (fields, range): (&[DatasetField], Range<u64>),
+        batches: &BatchIterator,
         size: u32,
         cancel: &CancelToken,
     ) -> Result<DeviceDataset, HostError> {
-        let items = (range.end - range.start) as usize;
-        let columns = fields.iter().map(|field| {
-            let whole = batch_descriptor(field, items)?;
+        let columns = batches.fields.iter().enumerate().map(|(place, field)| {
+            let whole = batch_descriptor(field, batches.items as usize)?;
             let column = backend.allocate(&whole, meter)?;
-            let bytes = field.item.bytes();
-            let rows = &dataset.column(&field.name)?[range.start as usize * bytes..][..items * bytes];
-            backend.write_cancellable(&column, rows, cancel)?;
+            backend.write_cancellable(&column, &batches.read_column(place)?, cancel)?;
             let mut g = GraphBuilder::new();
             let all = g.input("column", whole)?;
             let places = g.input("places", index_descriptor(size)?)?;
@@ -52,7 +48,7 @@ impl DeviceDataset {
         });
         let columns = columns.collect::<Result<_, HostError>>()?;
         Ok(DeviceDataset {
-            first: range.start,
+            first: batches.first,
             columns,
             item_indices: backend.allocate(&index_descriptor(size)?, meter)?,
         })

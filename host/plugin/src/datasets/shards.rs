@@ -81,7 +81,7 @@ impl InstanceState {
             let items = &items[shard as usize * size..][..size];
             let began = Instant::now();
             for (&place, buffer) in step.places.iter().zip(&step.inputs) {
-                let elements = batches.dataset.view(&batches.fields[place].name, items)?;
+                let elements = batches.read_field(place, items)?;
                 self.backend.write_cancellable(buffer, &elements, self.cancel_token())?;
             }
             *drawn += began.elapsed();

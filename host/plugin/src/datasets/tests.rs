@@ -1,8 +1,12 @@
 use std::fs;
 
 use saggar_device::{CancelToken, Meter};
-use saggar_store::DatasetStore;
 use saggar_store::checkpoint::DatasetPosition;
+use saggar_store::image_decoder::DecodedImage;
+use saggar_store::{
+    DatasetStore, ImageColors, ImageFit, ImageLayout, ImageNormalization, ImagePreprocessing, ImageResize,
+};
+use saggar_tensor::{DType, Descriptor, Shape};
 
 use super::batch_iterator::BatchIterator;
 use super::device_dataset::DeviceDataset;
@@ -95,7 +99,9 @@ fn batches_gathered_on_the_device_equal_copied_batches() {
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
     for backend in names.map(|name| saggar_devices::open(&name).unwrap().backend) {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
-        let resident = DeviceDataset::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
+        let fields = dataset.fields().to_vec();
+        let batches = BatchIterator::new(Arc::clone(&dataset), fields, 2..9, (3, true), None).unwrap();
+        let resident = DeviceDataset::new(&*backend, &meter, &batches, 3, &never).unwrap();
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {
             let drawn = resident.gather_batch(&*backend, &items, &never).unwrap();
             for (field, batch) in dataset.fields().iter().zip(&drawn) {
@@ -105,6 +111,56 @@ fn batches_gathered_on_the_device_equal_copied_batches() {
         drop(resident);
         assert_eq!(meter.bytes(), 0);
     }
+}
+
+/// Returns a dataset of five RGB images of 3 x 4 pixels, and their preprocessing to 2 x 2 grey pixels.
+fn image_dataset() -> (ColumnarDataset, ImageInputs) {
+    let item = Descriptor::new(DType::U8, Shape::new([3, 4, 3]).unwrap());
+    let field = DatasetField { name: "image".to_owned(), item, classes: Vec::new() };
+    let pixels = (0..5 * 36u32).map(|at| (at * 37 % 251) as u8).collect();
+    let dataset = ColumnarDataset::from_columns(vec![(field, pixels)], &[("train".to_owned(), 5)]).unwrap();
+    let preprocessing = ImagePreprocessing {
+        resize: ImageResize { height: 2, width: 2, fit: ImageFit::Crop },
+        colors: ImageColors::Grey,
+        normalization: ImageNormalization::PerImageStandardization,
+        layout: ImageLayout::Nchw,
+    };
+    (dataset, [("image".to_owned(), preprocessing)].into())
+}
+
+/// On every device, gathered batches have the bits that the processor computed.
+#[test]
+fn preprocessed_images_are_gathered_on_the_device_with_the_same_bits() {
+    let (dataset, inputs) = image_dataset();
+    let (dataset, preprocessing) = (Arc::new(dataset), &inputs["image"]);
+    let batches = BatchIterator::new(Arc::clone(&dataset), dataset.fields().to_vec(), 1..5, (2, true), None).unwrap();
+    let batches = batches.with_image_inputs(&inputs).unwrap();
+    assert_eq!(batches.fields[0].item, preprocessing.input_item());
+    let image = |item: u64| {
+        let pixels = dataset.read("image", &[item]).unwrap();
+        let picture = DecodedImage { height: 3, width: 4, channels: 3, pixels };
+        preprocessing.normalize(&preprocessing.pixels(&picture))
+    };
+    let expected = [image(4), image(1)].concat();
+    assert_eq!(*batches.read_field(0, &[4, 1]).unwrap(), expected);
+    let names = ["cpu".to_owned()].into_iter().chain(saggar_gpu::adapters().into_iter().map(|adapter| adapter.name));
+    for backend in names.map(|name| saggar_devices::open(&name).unwrap().backend) {
+        let (meter, never) = (Meter::unlimited(), CancelToken::never());
+        let resident = DeviceDataset::new(&*backend, &meter, &batches, 2, &never).unwrap();
+        let drawn = resident.gather_batch(&*backend, &[4, 1], &never).unwrap();
+        assert_eq!(backend.read(&drawn[0]).unwrap(), expected, "{}", backend.info().name);
+    }
+}
+
+#[test]
+fn a_field_without_images_has_no_preprocessing() {
+    let (_home, dataset) = dataset();
+    let (_, images) = image_dataset();
+    let inputs = [("number".to_owned(), images["image"].clone())].into();
+    let batches = BatchIterator::new(Arc::clone(&dataset), dataset.fields().to_vec(), 0..10, (2, true), None).unwrap();
+    let Err(HostError::Answer(error)) = batches.with_image_inputs(&inputs) else { panic!("it is refused") };
+    assert_eq!(error.place.as_deref(), Some("number"));
+    assert!(error.message.contains("stores uint8[]: only images have one"), "{}", error.message);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use saggar_store::ImageInputs;
 use saggar_store::dataset::ColumnarDataset;
 
 use crate::job_context::JobContext;
@@ -16,6 +17,10 @@ pub(crate) struct TrainRole {
     pub(crate) plugin_digest: String,
     /// Names of the metrics written so far.
     pub(super) series: BTreeSet<String>,
+    /// The declared preprocessing of image inputs.
+    pub(crate) image_inputs: ImageInputs,
+    /// Names of the fields that batches were created of.
+    pub(crate) batch_fields: BTreeSet<String>,
     /// Number of phases started so far.
     pub(super) phases: usize,
     /// Bytes of each file written so far, by path.
@@ -37,6 +42,8 @@ impl TrainRole {
             datasets,
             plugin_digest,
             series: BTreeSet::new(),
+            image_inputs: ImageInputs::new(),
+            batch_fields: BTreeSet::new(),
             phases: 0,
             outputs: BTreeMap::new(),
             stopped: false,

@@ -1,5 +1,8 @@
 //! Named inputs and outputs of a model.
 
+use std::sync::Arc;
+
+use saggar_store::ImagePreprocessing;
 use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -21,6 +24,8 @@ pub struct ModelPort {
     /// The value of every element if a request leaves the input out; the data type holds it. `None` if the input is
     /// required, and for outputs.
     pub default: Option<f64>,
+    /// How the host makes the plugin's input of the images in this port. `None` if the plugin gets them as they are.
+    pub preprocessing: Option<Arc<ImagePreprocessing>>,
 }
 
 impl ModelPort {

@@ -145,6 +145,7 @@ mod tests {
             semantics: semantics.map(str::to_owned),
             classes: Vec::new(),
             default: None,
+            preprocessing: None,
         }
     }
 

@@ -86,7 +86,7 @@ fn parse_ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Resul
         let dims = convert::to_usizes(&item.shape);
         let shape = Shape::new(dims).map_err(|error| PluginError::signature(format!("{kind} {name}: {error}")))?;
         let item = Descriptor::new(convert::dtype(item.data_type), shape);
-        let port = ModelPort { name, item, semantics, classes, default };
+        let port = ModelPort { name, item, semantics, classes, default, preprocessing: None };
         port.batch_descriptor(largest).map_err(|error| PluginError::signature(error.to_string()))?;
         check_port(kind, &port)?;
         ports.push(port);
@@ -95,7 +95,7 @@ fn parse_ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Resul
 }
 
 /// Checks that a port's data type and shape match its semantics and hold its default.
-fn check_port(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
+pub(super) fn check_port(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
     let ModelPort { name, item, .. } = port;
     if port.semantics.as_deref() == Some("text") && port.text_bytes_max().is_none() {
         let reason = format!("{kind} {name} is {item}, and a text is uint8 of one dimension, which is not 0");

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use saggar_device::Backend;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
-use saggar_store::{LoggedItem, LoggedKey};
+use saggar_store::{ImageInputs, LoggedItem, LoggedKey};
 
 /// Opens the CPU device.
 pub(crate) fn cpu() -> Arc<dyn Backend> {
@@ -136,7 +136,13 @@ impl JobContext for RecordingJobContext {
         self.step >= self.stop_at
     }
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        _: &ImageInputs,
+    ) -> Result<u64, PluginError> {
         self.record.with(|calls| {
             calls.published.push((model.to_owned(), variables, config.to_owned()));
             Ok(calls.published.len() as u64)

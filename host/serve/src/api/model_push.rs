@@ -19,7 +19,7 @@ use crate::request_body::BufferedBody;
 use crate::resource_access::publish_model_version;
 
 /// The fields of a push.
-const PUSH_FIELDS: &[&str] = &["plugin", "weights", "config", "card"];
+const PUSH_FIELDS: &[&str] = &["plugin", "weights", "config", "image-inputs", "card"];
 
 /// Publishes the content, loads it if it is to be served, and returns its state.
 pub(crate) async fn push(
@@ -34,6 +34,7 @@ pub(crate) async fn push(
         plugin: fields.take("plugin").ok_or_else(|| missing_field("plugin"))?,
         weights: fields.take("weights"),
         config: fields.take("config"),
+        image_inputs: fields.take("image-inputs"),
         card: fields.take("card"),
     };
     let room = room_check(&app);

@@ -6,13 +6,15 @@ use axum::Json;
 use axum::extract::{Path, State};
 use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_rest::models::{
-    ModelConfigDocument, ModelDocument, ModelListDocument, ModelRouteDocument, ModelVersionDocument, PortDocument,
-    ShadowDocument, SignatureDocument, VersionSwapDocument,
+    ImageNormalizationDocument, ImagePreprocessingDocument, ImageResizeDocument, ModelConfigDocument, ModelDocument,
+    ModelListDocument, ModelRouteDocument, ModelVersionDocument, PortDocument, ShadowDocument, SignatureDocument,
+    VersionSwapDocument,
 };
 use saggar_serving::desired_state::STABLE;
 use saggar_serving::model_config::{BatchConfig, KeepAlive, ModelConfig};
 use saggar_serving::model_state::{Residency, VersionSwap};
 use saggar_serving::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
+use saggar_store::{ImageNormalization, ImagePreprocessing};
 use serde_json::Value;
 
 use super::metric_values::finite_metrics;
@@ -175,5 +177,24 @@ fn port_document(port: &ModelPort) -> PortDocument {
         semantics: port.semantics.clone(),
         classes: port.classes.clone(),
         default: port.default,
+        preprocessing: port.preprocessing.as_deref().map(preprocessing_document),
+    }
+}
+
+fn preprocessing_document(it: &ImagePreprocessing) -> ImagePreprocessingDocument {
+    ImagePreprocessingDocument {
+        resize: ImageResizeDocument {
+            height: it.resize.height,
+            width: it.resize.width,
+            fit: it.resize.fit.name().to_owned(),
+        },
+        colors: it.colors.name().to_owned(),
+        normalization: match it.normalization.clone() {
+            ImageNormalization::MeanAndScale { mean, scale } => {
+                ImageNormalizationDocument::MeanAndScale { mean, scale }
+            }
+            ImageNormalization::PerImageStandardization => ImageNormalizationDocument::PerImageStandardization,
+        },
+        layout: it.layout.name().to_owned(),
     }
 }

@@ -37,6 +37,8 @@ pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
         | ImportError::Unreadable { .. }
         | ImportError::BadWeights { .. }
         | ImportError::BadText { .. }
+        | ImportError::ImageInputs(_)
+        | ImportError::Options { .. }
         | ImportError::Bundle(_) => of(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::BadFile, "nothing was published"),
         ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
         ImportError::Plugin(error) | ImportError::Load(LoadError::TimedOut { error }) => match error.reason() {

@@ -120,7 +120,11 @@ pub fn decode_image(port: &Port, bytes: &[u8]) -> Result<ImageItem, ImageError> 
         error => ImageError::Broken { name: name(), format, reason: error.to_string() },
     })?;
     let warning = resize_warning(&port.name, (picture.width, picture.height), (width, height));
-    Ok(ImageItem { bytes: resize_picture(&picture, height, width, channels), warning })
+    let bytes = match &port.preprocessing {
+        Some(preprocessing) => preprocessing.pixels(&picture),
+        None => resize_picture(&picture, height, width, channels),
+    };
+    Ok(ImageItem { bytes, warning })
 }
 
 /// Returns a warning if resizing an image of width and height `from` to `to` loses much.

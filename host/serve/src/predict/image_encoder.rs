@@ -127,6 +127,7 @@ mod tests {
             semantics: Some("image".to_owned()),
             classes: Vec::new(),
             default: None,
+            preprocessing: None,
         };
         let pixel = |at: usize| -> Vec<u8> {
             let is_red = (at % 16 + at / 16).is_multiple_of(2);

@@ -198,6 +198,7 @@ impl ServerFixture {
             plugin: plugin.as_bytes(),
             variables: &[bias],
             config: "",
+            inputs: Default::default(),
             source_job: "job",
             created_ms: 1_000 + mark as u64,
             metrics: BTreeMap::from([("accuracy".to_owned(), f64::from(mark) / 10.0)]),
@@ -404,6 +405,7 @@ pub(super) fn test_port(name: &str, dtype: DType, shape: &[usize], semantics: Op
         semantics: semantics.map(str::to_owned),
         classes: Vec::new(),
         default: None,
+        preprocessing: None,
     }
 }
 

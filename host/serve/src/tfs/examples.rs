@@ -250,7 +250,14 @@ mod tests {
     fn a_context_repeated_beyond_the_limit_is_refused() {
         let item = Descriptor::new(DType::U8, Shape::new([1 << 20]).unwrap());
         let semantics = Some("text".to_owned());
-        let x = ModelPort { name: "x".to_owned(), item, semantics, classes: Vec::new(), default: None };
+        let x = ModelPort {
+            name: "x".to_owned(),
+            item,
+            semantics,
+            classes: Vec::new(),
+            default: None,
+            preprocessing: None,
+        };
         let signature = ModelSignature {
             inputs: vec![x],
             outputs: Vec::new(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use saggar_plugin::PluginError;
+use saggar_store::ImageInputsError;
 use saggar_store::error::{BundleError, ModelError, StoreError};
 use thiserror::Error;
 
@@ -75,6 +76,15 @@ pub enum ImportError {
         /// `configuration` or `card`.
         part: &'static str,
         /// The reason.
+        reason: String,
+    },
+    /// The preprocessing of image inputs is refused.
+    #[error(transparent)]
+    ImageInputs(#[from] ImageInputsError),
+    /// The options of an import are no JSON object.
+    #[error("the options are no JSON object: {reason}")]
+    Options {
+        /// The parser's message.
         reason: String,
     },
     /// The bundle is refused.

@@ -11,6 +11,7 @@ use saggar_store::error::{ModelError, StoreError};
 use saggar_store::limits::CARD_BYTES_MAX;
 use saggar_store::models::bundle::ModelBundle;
 use saggar_store::models::{self, ModelProvenance, ModelPublication, PublishedVersion};
+use saggar_store::read_image_inputs;
 
 use crate::error::ServingError;
 use crate::import::import_error::ImportError;
@@ -30,6 +31,8 @@ pub struct PushedContent {
     pub weights: Option<Bytes>,
     /// The configuration passed to the plugin's `predictor.load`: by default `{}`.
     pub config: Option<Bytes>,
+    /// The preprocessing of its image inputs as JSON: by default none.
+    pub image_inputs: Option<Bytes>,
     /// Markdown about the version for people.
     pub card: Option<Bytes>,
 }
@@ -48,7 +51,7 @@ impl ModelLifecycle {
     /// the same content again returns the existing version. `room` checks the additional bytes.
     ///
     /// # Errors
-    /// Returns `BadWeights` and `BadText` for content that cannot be read, `Plugin` with
+    /// Returns `BadWeights`, `BadText` and `ImageInputs` for content that cannot be read, `Plugin` with
     /// [`PluginError::Weights`](saggar_plugin::PluginError::Weights) if the weights do not fit the plugin, `Plugin` and
     /// `Load` if it cannot be served, and the error of `room`. Nothing was stored then.
     pub async fn push(
@@ -67,8 +70,14 @@ impl ModelLifecycle {
                 error => error.into(),
             })?;
             let variables = weights.unwrap_or_default();
-            let candidate =
-                CandidateContent { plugin: &content.plugin, variables: &variables, config, has_kinds: false };
+            let inputs = content.image_inputs.as_deref().map(read_image_inputs).transpose()?.unwrap_or_default();
+            let candidate = CandidateContent {
+                plugin: &content.plugin,
+                variables: &variables,
+                config,
+                inputs: &inputs,
+                has_kinds: false,
+            };
             let DeclaredWeights { variables, unread } = lifecycle.host.check_content(candidate)?;
             let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
             room((bytes + content.plugin.len() + config.len() + card.map_or(0, str::len)) as u64)?;
@@ -78,6 +87,7 @@ impl ModelLifecycle {
                 plugin: &content.plugin,
                 variables: &variables,
                 config,
+                inputs,
                 source_job: "",
                 created_ms: lifecycle.clock.now_ms(),
                 metrics: BTreeMap::new(),
@@ -103,7 +113,13 @@ impl ModelLifecycle {
         let (lifecycle, model) = (Arc::clone(self), model.to_owned());
         run_blocking(move || {
             let (plugin, variables, config) = (bundle.plugin(), bundle.variables(), &bundle.manifest.config);
-            lifecycle.host.check_content(CandidateContent { plugin, variables, config, has_kinds: true })?;
+            lifecycle.host.check_content(CandidateContent {
+                plugin,
+                variables,
+                config,
+                inputs: &bundle.manifest.inputs,
+                has_kinds: true,
+            })?;
             room(bundle.manifest.bytes())?;
             Ok(lifecycle.models.publish_bundle(&model, &bundle)?)
         })

@@ -22,6 +22,7 @@ impl PluginHost {
             plugin: plugin.clone(),
             variables: variables.to_vec(),
             config: it.config.to_owned(),
+            inputs: it.inputs.clone(),
             weights_meter: Meter::new(self.device_bytes_max),
             meter: Meter::new(self.device_bytes_max),
             limits: self.model_limits(1),

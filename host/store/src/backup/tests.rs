@@ -14,6 +14,7 @@ fn filled(dir: &Path) -> StateDir {
         plugin: b"\0asm",
         variables: &[],
         config: "{}",
+        inputs: Default::default(),
         source_job: "",
         created_ms: 1,
         metrics: Default::default(),

@@ -28,6 +28,7 @@ fn a_model_version_is_published_whole_or_not_at_all() {
             plugin,
             variables: &variables,
             config,
+            inputs: Default::default(),
             source_job,
             created_ms: 5,
             metrics: Default::default(),

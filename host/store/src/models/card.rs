@@ -81,6 +81,9 @@ impl ModelManifest {
         let parameters: Vec<(String, String)> =
             it.parameters.iter().map(|(name, value)| (escape(name), escape(&value.to_string()))).collect();
         table(&mut text, "Parameters", &["Parameter", "Value"], &parameters);
+        let inputs: Vec<(String, String)> =
+            self.inputs.iter().map(|(name, input)| (escape(name), escape(&input.to_string()))).collect();
+        table(&mut text, "Image inputs", &["Input", "Preprocessing"], &inputs);
         let metrics: Vec<(String, String)> =
             self.metrics.iter().map(|(name, value)| (escape(name), value.to_string())).collect();
         table(&mut text, "Metrics", &["Metric", "Last value"], &metrics);
@@ -182,6 +185,7 @@ mod tests {
             plugin: Digest::of(b"plugin"),
             weights: Digest::of(b"weights"),
             config: String::new(),
+            inputs: Default::default(),
             statistics: Vec::new(),
             created_ms: 0,
             source_job: String::new(),

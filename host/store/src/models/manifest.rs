@@ -13,6 +13,7 @@ use super::{CARD_FILE, MANIFEST_FILE, PLUGIN_FILE, WEIGHTS_FILE};
 use crate::digest::Digest;
 use crate::error::{FileProblem, ModelError, StoreError};
 use crate::format_number::read_format_number;
+use crate::image_preprocessing::{ImageInputs, check_image_inputs};
 use crate::regular_file;
 
 /// The version of the manifest's format that this build writes and reads.
@@ -46,6 +47,9 @@ pub struct ModelManifest {
     pub weights: Digest,
     /// The configuration passed to the plugin's `predictor.load`.
     pub config: String,
+    /// The preprocessing of its image inputs. An input that is not here gets what clients send.
+    #[serde(default, skip_serializing_if = "ImageInputs::is_empty")]
+    pub inputs: ImageInputs,
     /// Names of the variables that are statistics; the others are parameters.
     pub statistics: Vec<String>,
     /// The time of publication.
@@ -76,6 +80,7 @@ impl ModelManifest {
         let card = |it: &ModelManifest| it.file(CARD_FILE).map(|file| file.sha256);
         self.source_job == other.source_job
             && (self.plugin, self.weights, &self.config) == (other.plugin, other.weights, &other.config)
+            && self.inputs == other.inputs
             && card(self) == card(other)
     }
 }
@@ -130,7 +135,7 @@ pub(super) enum ManifestError {
     OtherFormat(u64),
 }
 
-/// Parses a manifest and checks the names of its files.
+/// Parses a manifest and checks the names of its files and the preprocessing of its inputs.
 pub(super) fn parse_manifest(text: &[u8]) -> Result<ModelManifest, ManifestError> {
     let unreadable = |error: serde_json::Error| ManifestError::Unreadable(error.to_string());
     let format = read_format_number(text).map_err(unreadable)?;
@@ -144,5 +149,6 @@ pub(super) fn parse_manifest(text: &[u8]) -> Result<ModelManifest, ManifestError
         let reason = format!("it lists {names:?}, expected {PLUGIN_FILE}, {WEIGHTS_FILE} and at most {CARD_FILE}");
         return Err(ManifestError::Unreadable(reason));
     }
+    check_image_inputs(&manifest.inputs).map_err(|error| ManifestError::Unreadable(error.to_string()))?;
     Ok(manifest)
 }

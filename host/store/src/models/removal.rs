@@ -61,6 +61,7 @@ mod tests {
             plugin: b"wasm",
             variables: &[],
             config,
+            inputs: Default::default(),
             source_job: "",
             created_ms: 1,
             metrics: Default::default(),

@@ -27,6 +27,7 @@ fn publication(variables: &[SavedVariable]) -> ModelPublication<'_> {
         plugin: b"\0asm",
         variables,
         config: "{}",
+        inputs: Default::default(),
         source_job: "J1",
         created_ms: 5,
         metrics: BTreeMap::new(),
@@ -75,11 +76,50 @@ fn publishing_again_makes_a_version_only_if_something_changed() {
     assert_eq!(publish(&ModelPublication { config: "[]", ..first.clone() }), 3);
     assert_eq!(publish(&ModelPublication { plugin: b"other", ..first.clone() }), 4);
     assert_eq!(publish(&ModelPublication { source_job: "J2", ..first.clone() }), 5);
+    assert_eq!(publish(&ModelPublication { inputs: declared_inputs(), ..first.clone() }), 6);
     assert_eq!(publish(&first), 1);
     assert_eq!(publish(&ModelPublication { model: "other", ..first.clone() }), 1);
     // Publishing again over a damaged version creates a valid one.
     std::fs::write(models.version_dir("net", 1).unwrap().join(WEIGHTS_FILE), "x").unwrap();
-    assert_eq!(publish(&first), 6);
+    assert_eq!(publish(&first), 7);
+}
+
+fn declared_inputs() -> ImageInputs {
+    let text = r#"{"image": {
+        "resize": {"height": 4, "width": 6, "fit": "stretch"}, "colors": "rgb", "layout": "nchw",
+        "normalization": {"mean-and-scale": {"mean": [1, 2, 3], "scale": [0.5, 0.5, 0.25]}}
+    }}"#;
+    serde_json::from_str(text).unwrap()
+}
+
+/// A manifest that was written by hand, or comes in a bundle, is refused with the input and what is wrong.
+#[test]
+fn a_manifest_with_a_wrong_preprocessing_is_refused_with_the_input_and_the_fix() {
+    let (_directory, models) = models();
+    let variables = variables();
+    let published = models.publish(&ModelPublication { inputs: declared_inputs(), ..publication(&variables) }).unwrap();
+    let path = published.dir.join(MANIFEST_FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let compact: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let compact = compact.to_string();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for (from, to, expected) in [
+        ("[1.0,2.0,3.0]", "[1.0,2.0]", "input image: mean: 2 values, and the image has 3 channels; declare 3"),
+        ("0.25", "0.0", "input image: scale: the value of channel 2 is 0; declare a finite number other than 0"),
+        ("0.25", "1e60", "input image: scale: the value of channel 2 is inf; declare a finite number other than 0"),
+        ("0.25", "NaN", "expected value"),
+        ("\"nchw\"", "\"nchw8\"", "unknown variant `nchw8`, expected `nchw` or `nhwc`"),
+        ("\"height\":4", "\"height\":0", "input image: resize: 0 x 6 pixels; declare 1 to 16384 a side"),
+        ("\"height\":4", "\"height\":1000000000", "input image: resize: 1000000000 x 6 pixels; declare 1 to 16384"),
+        ("\"fit\":\"stretch\"", "\"fit\":\"tile\"", "unknown variant `tile`, expected `stretch` or `crop`"),
+    ] {
+        assert!(compact.contains(from), "{from} in {compact}");
+        fs::write(&path, compact.replacen(from, to, 1)).unwrap();
+        let error = verify(&published.dir).unwrap_err().to_string();
+        assert!(error.contains("manifest.json") && error.contains(expected), "{error}");
+    }
+    fs::write(&path, &compact).unwrap();
+    assert_eq!(verify(&published.dir).unwrap().manifest.inputs, declared_inputs());
 }
 
 #[test]

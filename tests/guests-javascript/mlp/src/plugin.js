@@ -21,15 +21,20 @@ class Mlp extends Model {
             new Linear(v.scope('l3'), unit, this.classes.length),
         ];
         this.dropout = new Dropout(v, config.number('dropout', 0));
+        this.declared = config.param('declared', false);
+        this.standardizes = config.param('standardizes', false);
     }
 
     logits(image) {
         const [first, second, last] = this.layers;
-        const x = image.flatten().to(image.graph.floatType).div(255);
+        let x = image.flatten().to(image.graph.floatType);
+        if (!this.declared) x = x.div(255);
+        if (this.standardizes) x = x.perImageStandardization();
         return last.forward(this.dropout.forward(second.forward(first.forward(x).relu()).relu()));
     }
 
     inputs() {
+        if (this.declared) return [{ name: 'image', item: { dataType: 'float32', shape: this.image } }];
         return [{ name: 'image', item: { dataType: 'uint8', shape: this.image }, semantics: 'image' }];
     }
 
@@ -86,6 +91,11 @@ function logItems(job, step) {
 function train(job) {
     const data = Dataset.open('/data');
     const [unit, batch, epochs] = [job.param('unit', 1000), job.param('batch', 100), job.param('epochs', 20)];
+    const declared = job.param('declared', false);
+    if (declared) {
+        const normalization = { mean: [0], scale: [1 / 256] };
+        job.declareImageInput('image', { height: 8, width: 8, colors: 'grey', layout: 'nhwc', ...normalization });
+    }
     const feed = new Feed(data, ['image', 'label'], batch);
     const lr = job.number('lr', 0.001);
     const name = job.param('model', 'mlp-javascript');
@@ -95,7 +105,8 @@ function train(job) {
         classes: classesOf(data.field('label'), job.param('classes', 10)),
     };
     const everything = job.param('everything', false);
-    if (everything) config.dropout = 0.1;
+    if (everything) Object.assign(config, { dropout: 0.1, standardizes: true });
+    if (declared) config.declared = true;
     const optimizers = {
         adam: new Adam(lr),
         sgd: new Sgd(new Cosine(0.1, feed.stepsPerEpoch * epochs, { warmup: 5 }), {

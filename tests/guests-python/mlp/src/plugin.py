@@ -2,8 +2,8 @@
 
 import math
 
-from saggar_plugin import Classes, Dataset, Feed, Fit, Graph, Histogram, Inputs, Job, Model, Objective, Operand
-from saggar_plugin import Params, Port, Tensor, Variables, export, uint8
+from saggar_plugin import Classes, Dataset, Feed, Fit, Graph, Histogram, ImagePreprocessing, Inputs, Job, Model
+from saggar_plugin import Objective, Operand, Params, Port, Tensor, Variables, export, float32, uint8
 from saggar_plugin.layers import Dropout, Linear
 from saggar_plugin.optimizers import SGD, Adam, Cosine, Muon, Optimizer
 
@@ -18,13 +18,20 @@ class Mlp(Model):
             Linear(v.scope("l3"), unit, len(self.classes)),
         ]
         self.dropout = Dropout(v, config.param("dropout", 0.0))
+        self.declared, self.standardizes = config.param("declared", False), config.param("standardizes", False)
 
     def logits(self, image: Operand) -> Operand:
         first, second, last = self.layers
-        x = image.flatten().to(image.graph.float_type) / 255
+        x = image.flatten().to(image.graph.float_type)
+        if not self.declared:
+            x = x / 255
+        if self.standardizes:
+            x = x.per_image_standardization()
         return last(self.dropout(second(first(x).relu()).relu()))
 
     def inputs(self) -> list[Port]:
+        if self.declared:
+            return [Port("image", float32, self.image)]
         return [Port("image", uint8, self.image, semantics="image")]
 
     def outputs(self) -> list[Port]:
@@ -46,6 +53,10 @@ def log_items(job: Job, step: int) -> None:
 def train(job: Job) -> None:
     data = Dataset.open("/data")
     unit, batch, epochs = job.param("unit", 1000), job.param("batch", 100), job.param("epochs", 20)
+    declared = job.param("declared", False)
+    if declared:
+        preprocessing = ImagePreprocessing(8, 8, colors="grey", mean=[0], scale=[1 / 256], layout="nhwc")
+        job.declare_image_input("image", preprocessing)
     feed = Feed(data, ["image", "label"], batch)
     lr = job.param("lr", 0.001)
     name = job.param("model", "mlp-python")
@@ -57,6 +68,9 @@ def train(job: Job) -> None:
     everything = job.param("everything", False)
     if everything:
         config["dropout"] = 0.1
+        config["standardizes"] = True
+    if declared:
+        config["declared"] = True
     steps = feed.steps_per_epoch * epochs
     optimizers: dict[str, Optimizer] = {
         "adam": Adam(lr),

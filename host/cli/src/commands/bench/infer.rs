@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, DeviceInfo, Meter, without_optimizations};
 use saggar_plugin::{CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PredictionOptions};
-use saggar_store::StateDir;
 use saggar_store::checkpoint::SavedVariable;
+use saggar_store::{ImageInputs, StateDir};
 use serde::Serialize;
 
 use super::device::{self, BenchDeviceResult, DeviceResults};
@@ -34,6 +34,7 @@ struct BenchModel {
     host: PluginEngine,
     plugin: CompiledPlugin,
     config: String,
+    inputs: ImageInputs,
     variables: Vec<SavedVariable>,
 }
 
@@ -138,7 +139,7 @@ impl BenchModel {
         };
         let host = super::plugin_host(home.as_ref())?;
         let plugin = host.compile(&wasm).map_err(|error| CliError::invalid(format!("{}: {error}", args.model)))?;
-        Ok(BenchModel { host, plugin, config: files.manifest.config, variables })
+        Ok(BenchModel { host, plugin, config: files.manifest.config, inputs: files.manifest.inputs, variables })
     }
 
     /// Loads the model on the device and runs the requests of each size.
@@ -149,6 +150,7 @@ impl BenchModel {
             plugin: self.plugin.clone(),
             variables: self.variables.clone(),
             config: self.config.clone(),
+            inputs: self.inputs.clone(),
             weights_meter: meter.clone(),
             meter: meter.clone(),
             limits: ModelLimits { instances_max: 1, ..ModelLimits::default() },

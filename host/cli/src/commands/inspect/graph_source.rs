@@ -12,6 +12,7 @@ use saggar_plugin::{
     CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PluginError,
 };
 use saggar_reference_plugins::ONNX_PLUGIN;
+use saggar_store::ImageInputs;
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::dataset::{ColumnarDataset, DatasetStore};
 use saggar_store::models;
@@ -108,13 +109,13 @@ impl<'a> InspectSession<'a> {
             return Ok(());
         }
         if !plugin.has_trainer() {
-            self.record_predictions("prediction", plugin, Vec::new(), String::new());
+            self.record_predictions("prediction", plugin, Vec::new(), Default::default());
             return Ok(());
         }
         let several = published.len() > 1;
         for made in published {
             let phase = if several { format!("prediction of {}", made.model) } else { "prediction".to_owned() };
-            self.record_predictions(&phase, plugin.clone(), made.variables, made.config);
+            self.record_predictions(&phase, plugin.clone(), made.variables, (made.config, made.inputs));
         }
         Ok(())
     }
@@ -140,7 +141,7 @@ impl<'a> InspectSession<'a> {
             stored_version::open_version(&self.args.source, Some(&self.args.home.join("models")), hint)?;
         let wrong = |error| CliError::invalid(format!("{}: {error}", files.dir.display()));
         let plugin = self.host.compile(&files.load_plugin().map_err(wrong)?).map_err(plugin_error)?;
-        self.record_predictions("prediction", plugin, variables, files.manifest.config);
+        self.record_predictions("prediction", plugin, variables, (files.manifest.config, files.manifest.inputs));
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl<'a> InspectSession<'a> {
         let meter = Meter::unlimited();
         let imported = saggar_plugin::import(&self.host, &plugin, &model, &options, device, meter, limits)
             .map_err(plugin_error)?;
-        self.record_predictions("prediction", plugin, imported.variables, imported.config);
+        self.record_predictions("prediction", plugin, imported.variables, (imported.config, ImageInputs::new()));
         Ok(())
     }
 
@@ -173,13 +174,14 @@ impl<'a> InspectSession<'a> {
         phase: &str,
         plugin: CompiledPlugin,
         variables: Vec<SavedVariable>,
-        config: String,
+        (config, inputs): (String, ImageInputs),
     ) {
         self.device.set_phase(phase);
         let parts = ModelParts {
             plugin,
             variables,
             config,
+            inputs,
             weights_meter: Meter::unlimited(),
             meter: Meter::unlimited(),
             limits: self.model_limits(),

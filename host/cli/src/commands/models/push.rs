@@ -22,8 +22,12 @@ pub(super) fn push_version(args: &ModelPushArgs, client: &ApiClient, output: Cli
         Some(plugin) => Cow::Borrowed(plugin.component()),
         None => Cow::Owned(read_part(&args.plugin)?),
     };
-    let parts =
-        [("weights", optional(&args.weights)?), ("config", optional(&args.config)?), ("card", optional(&args.card)?)];
+    let parts = [
+        ("weights", optional(&args.weights)?),
+        ("config", optional(&args.config)?),
+        ("image-inputs", optional(&args.image_inputs)?),
+        ("card", optional(&args.card)?),
+    ];
     let fields = parts.iter().filter_map(|(name, bytes)| Some((*name, FormPart::file(name, bytes.as_deref()?))));
     let fields = std::iter::once(("plugin", FormPart::file("plugin", &plugin))).chain(fields);
     let (content_type, bytes) = multipart::encode_form(fields)?;

@@ -10,7 +10,7 @@ use saggar_plugin::{
     BatchShards, FailureReason, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean,
 };
 use saggar_store::digest::Sha256Hasher;
-use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
+use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable, digest_of_variables};
 use serde::de::DeserializeOwned;
 
 use super::rank_link::{RankLink, RankLinkError, RankMessageKind};
@@ -162,7 +162,7 @@ impl JobContext for FollowerContext {
 
     fn phase(&mut self, _: &str) {}
 
-    fn publish(&mut self, _: &str, _: Vec<SavedVariable>, _: &str) -> Result<u64, PluginError> {
+    fn publish(&mut self, _: &str, _: Vec<SavedVariable>, _: &str, _: &ImageInputs) -> Result<u64, PluginError> {
         self.receive_result(RankMessageKind::Published)
     }
 

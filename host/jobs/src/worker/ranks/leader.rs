@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean};
-use saggar_store::{Checkpoint, LoggedItem, LoggedKey, SavedVariable};
+use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable};
 
 use super::rank_link::RankMessageKind;
 use super::{RankGroup, ranks_differ_error, state_transfer};
@@ -201,8 +201,14 @@ impl JobContext for LeaderContext {
         self.job.phase(name);
     }
 
-    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
-        let published = self.job.publish(model, variables, config);
+    fn publish(
+        &mut self,
+        model: &str,
+        variables: Vec<SavedVariable>,
+        config: &str,
+        inputs: &ImageInputs,
+    ) -> Result<u64, PluginError> {
+        let published = self.job.publish(model, variables, config, inputs);
         self.broadcast_result(RankMessageKind::Published, published, |done| {
             serde_json::to_vec(&done).expect("a number or a text")
         })

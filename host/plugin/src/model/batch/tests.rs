@@ -7,7 +7,14 @@ fn descriptor(dims: &[usize]) -> Descriptor {
 }
 
 fn port(name: &str, dims: &[usize]) -> ModelPort {
-    ModelPort { name: name.to_owned(), item: descriptor(dims), semantics: None, classes: Vec::new(), default: None }
+    ModelPort {
+        name: name.to_owned(),
+        item: descriptor(dims),
+        semantics: None,
+        classes: Vec::new(),
+        default: None,
+        preprocessing: None,
+    }
 }
 
 fn signature() -> ModelSignature {

@@ -6,7 +6,7 @@ use super::*;
 fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> ModelPort {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
     let semantics = semantics.map(str::to_owned);
-    ModelPort { name: name.to_owned(), item, semantics, classes: Vec::new(), default: None }
+    ModelPort { name: name.to_owned(), item, semantics, classes: Vec::new(), default: None, preprocessing: None }
 }
 
 fn tensor(port: &ModelPort, items: usize, bytes: &[u8]) -> NamedTensor {

@@ -4,7 +4,7 @@ use super::*;
 
 fn port(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
-    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None, preprocessing: None }
 }
 
 fn tensor(name: &str, dtype: DType, shape: &[usize], bytes: Vec<u8>) -> NamedTensor {

@@ -5,7 +5,14 @@ use super::*;
 
 fn port(shape: &[usize]) -> Port {
     let item = Descriptor::new(DType::U8, Shape::new(shape).unwrap());
-    Port { name: "image".to_owned(), item, semantics: Some("image".to_owned()), classes: Vec::new(), default: None }
+    Port {
+        name: "image".to_owned(),
+        item,
+        semantics: Some("image".to_owned()),
+        classes: Vec::new(),
+        default: None,
+        preprocessing: None,
+    }
 }
 
 fn png(width: u32, height: u32, color: ColorType, depth: BitDepth, data: &[u8]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use crate::limits::JSON_DEPTH_MAX;
 
 fn port_named(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
-    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
+    Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None, preprocessing: None }
 }
 
 fn signature_with_inputs(inputs: Vec<Port>) -> ModelSignature {

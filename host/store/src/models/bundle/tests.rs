@@ -8,11 +8,25 @@ use tar::EntryType;
 use super::*;
 use crate::checkpoint::VariableKind;
 use crate::error::BundleError;
+use crate::image_preprocessing::{
+    ImageColors, ImageFit, ImageLayout, ImageNormalization, ImagePreprocessing, ImageResize,
+};
 use crate::models::{ModelProvenance, ModelPublication};
 
 fn variable(name: &str, kind: VariableKind) -> SavedVariable {
     let descriptor = Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap());
     SavedVariable { name: name.to_owned(), kind, descriptor, bytes: Bytes::from(vec![7; 24]) }
+}
+
+/// Returns a preprocessing whose numbers have no short binary form.
+fn image_input() -> ImagePreprocessing {
+    let (mean, scale) = (vec![123.675, 116.28, 103.53], vec![0.017_124_754, 0.017_507_004, 1.0 / 3.0]);
+    ImagePreprocessing {
+        resize: ImageResize { height: 5, width: 7, fit: ImageFit::Crop },
+        colors: ImageColors::Rgb,
+        normalization: ImageNormalization::MeanAndScale { mean, scale },
+        layout: ImageLayout::Nhwc,
+    }
 }
 
 /// Publishes a version with a card and returns its directory.
@@ -24,6 +38,7 @@ fn publish(models: &ModelRegistry, card: Option<&str>) -> PublishedVersion {
         plugin: b"\0asm",
         variables: &variables,
         config: r#"{"size": 3}"#,
+        inputs: [("image".to_owned(), image_input())].into(),
         source_job: "net-1",
         created_ms: 5,
         metrics: [("accuracy".to_owned(), 0.5)].into(),
@@ -225,4 +240,15 @@ fn compressed_and_foreign_files_are_refused_by_format() {
     }
     assert!(refusal(vec![0; 4 * BLOCK]).contains("bundle.json is missing"));
     assert!(matches!(ModelBundle::read(&Bytes::new()), Err(BundleError::NotBundle { .. })));
+}
+
+#[test]
+fn a_bundle_keeps_the_preprocessing_of_inputs_bit_for_bit() {
+    let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bytes = bundle(&publish(&ModelRegistry::new(place.path()), None).dir, "net");
+    let read = ModelBundle::read(&Bytes::from(bytes.clone())).unwrap();
+    let published = ModelRegistry::new(other.path()).publish_bundle("copy", &read).unwrap();
+    let manifest = crate::models::verify(&published.dir).unwrap().manifest;
+    assert_eq!(manifest.inputs, [("image".to_owned(), image_input())].into());
+    assert_eq!(bundle(&published.dir, "net"), bytes);
 }

@@ -11,6 +11,7 @@ fn port(name: &str, dtype: DType, dims: &[usize], semantics: Option<&str>) -> Mo
         semantics: semantics.map(str::to_owned),
         classes: Vec::new(),
         default: None,
+        preprocessing: None,
     }
 }
 
