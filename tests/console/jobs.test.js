@@ -252,16 +252,23 @@ test('orders go to all that are selected, after a question', () => {
 for (const [look, options] of Object.entries(looks)) {
   test(`jobs are compared by what differs, ${look}`, () => {
     const points = (from) => [[1, from], [50, from / 2], [100, from / 4]];
-    const server = { jobs: SOME(), series: { 'mnist-1': [{ name: 'loss', points: points(2) }], 'mnist-2': [{ name: 'loss', points: points(3) }] } };
+    const jobs = SOME().map((one) => ({ ...one, metrics: { loss: 0.25, accuracy: 0.5 } }));
+    const of = (loss) => [{ name: 'accuracy', points: points(1) }, { name: 'loss', points: points(loss) }];
+    const server = { jobs, series: { 'mnist-1': of(2), 'mnist-2': of(3) } };
     return visit(server, async (page) => {
       await page.locator('.sides').waitFor();
       const asked = await page.locator('.sides tbody').first().locator('tr:not(.group)').allTextContents();
       assert.deepEqual(asked, ['epochs205', 'seed21']);
-      await page.locator('.legend li').first().waitFor();
-      assert.deepEqual(await page.locator('.legend li').allTextContents(), ['mnist-2 0.75', 'mnist-1 0.5']);
-      await page.locator('.uplot canvas').waitFor();
+      const legends = () => page.locator('.legend li').allTextContents();
+      await becomes(legends, ['mnist-2 0.25', 'mnist-1 0.25', 'mnist-2 0.75', 'mnist-1 0.5']);
+      await becomes(() => page.locator('.uplot canvas').count(), 2);
       const metrics = server.asked.filter(({ path }) => path.includes('/metrics')).map(({ path }) => path.split('/').pop());
-      assert.deepEqual(metrics, ['metrics?from=0&series=loss', 'metrics?from=0&series=loss'], 'what is shown, and once of jobs that are over');
+      assert.deepEqual(metrics, ['metrics?from=0', 'metrics?from=0'], 'all series, and once of jobs that are over');
+      await page.getByLabel('Series').selectOption('loss');
+      await becomes(legends, ['mnist-2 0.75', 'mnist-1 0.5']);
+      await becomes(() => page.locator('.uplot canvas').count(), 1);
+      await page.getByLabel('Series').selectOption('all series');
+      await becomes(() => page.locator('.uplot canvas').count(), 2);
       await page.getByLabel('Also what is the same').check();
       assert.ok((await page.locator('.sides tbody').first().locator('tr').count()) > 5);
       await isUsable(page);

@@ -6,7 +6,7 @@ import { save } from './files.js';
 import { groups } from './series.js';
 import { viewOf, withView } from './view.js';
 
-/** Charts that are chartsByGroup before any were chosen. */
+/** Groups of series that are drawn before any series were chosen. */
 const SHOWN_FIRST = 2;
 
 /**
@@ -21,7 +21,7 @@ export function charts(root, name) {
   const list = h('div', { class: 'charts' });
   patch(root, picker, list);
 
-  /** Names of the series that are chartsByGroup: those of the first groups, until some are chosen. */
+  /** Names of the series that are drawn: those of the first groups, until some are chosen. */
   const chosen = () => {
     if (state.chosen) return state.chosen;
     const first = groups(state.series.map((one) => one.name)).slice(0, SHOWN_FIRST);

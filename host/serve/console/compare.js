@@ -9,6 +9,8 @@ import { beginnings, growing } from './series.js';
 import { isOver, mark } from './state.js';
 
 const EVERY_MS = 5000;
+/** Charts that are drawn at most, if no series is chosen. */
+const CHARTS_MAX = 12;
 
 /** The place of the comparison of these jobs. */
 export function comparePath(jobs) {
@@ -18,10 +20,11 @@ export function comparePath(jobs) {
 /** Shows the page in `root` for the jobs `names` until the returned `leave` is called. */
 export function comparePage(root, names, live) {
   const state = { jobs: [], error: null, all: false, metric: null };
-  /** What is drawn, by job and metric; of a job that was over when it was asked for, it is whole. */
+  /** What is drawn, by job and metric, or null for all; of a job that was over when it was asked for, it is whole. */
   const series = new Map();
   const body = h('div', { class: 'compare' });
-  const plot = chart('');
+  /** The charts by metric. */
+  const plots = new Map();
   const page = h(
     'div',
     {},
@@ -31,7 +34,8 @@ export function comparePage(root, names, live) {
   );
   patch(root, page);
   const choice = h('div', { class: 'section-head' });
-  const curves = h('section', { class: 'card', 'aria-label': 'Chart' }, choice, plot.element);
+  const grid = h('div', { class: 'charts' });
+  const curves = h('section', { class: 'card', 'aria-label': 'Charts' }, choice, grid);
   const table = h('div', {});
   body.append(table, curves);
 
@@ -44,19 +48,32 @@ export function comparePage(root, names, live) {
     patch(table, comparison(state.jobs, state.all));
     const metrics = measured();
     curves.hidden = metrics.length === 0;
-    const metric = chosen();
-    const option = (name) => h('option', { value: name, selected: name === metric }, name);
-    patch(choice, h('h2', {}, 'Chart'), h('select', { 'aria-label': 'Series', 'data-change': 'metric' }, metrics.map(option)));
-    if (!metric) return;
-    const lines = names.map((job) => ({ name: job, points: series.get(keyOf(job, metric))?.points.get(metric) ?? [] }));
-    plot.update({ key: metric, series: lines, boundaries: [], log: false, smoothing: 0 });
+    const option = (name) => h('option', { value: name, selected: name === state.metric }, name);
+    const every = metrics.length > CHARTS_MAX ? `the first ${CHARTS_MAX} of ${metrics.length} series` : 'all series';
+    const options = [h('option', { value: '', selected: state.metric === null }, every), metrics.map(option)];
+    patch(choice, h('h2', {}, 'Charts'), h('select', { 'aria-label': 'Series', 'data-change': 'metric' }, options));
+    draw(state.metric === null ? metrics.slice(0, CHARTS_MAX) : [state.metric]);
+  }
+
+  /** Draws a chart for each of these metrics, with a line for each job. */
+  function draw(metrics) {
+    for (const [metric, plot] of plots) {
+      if (metrics.includes(metric)) continue;
+      plot.leave();
+      plot.element.remove();
+      plots.delete(metric);
+    }
+    for (const metric of metrics) if (!plots.has(metric)) plots.set(metric, chart(metric, 'compare'));
+    for (const [at, metric] of metrics.entries()) {
+      const { element } = plots.get(metric);
+      if (grid.children[at] !== element) grid.insertBefore(element, grid.children[at] ?? null);
+      const pointsOf = (job) => (series.get(keyOf(job, metric)) ?? series.get(keyOf(job, null)))?.points.get(metric) ?? [];
+      const lines = names.map((job) => ({ name: job, points: pointsOf(job) }));
+      plots.get(metric).update({ key: metric, series: lines, boundaries: [], log: false, smoothing: 0 });
+    }
   }
 
   const measured = () => [...new Set(state.jobs.flatMap(({ metrics }) => Object.keys(metrics ?? {})))].sort();
-  const chosen = () => {
-    const metrics = measured();
-    return metrics.includes(state.metric) ? state.metric : metrics.includes('loss') ? 'loss' : metrics[0];
-  };
   const keyOf = (job, metric) => JSON.stringify([job, metric]);
 
   /** Asks for what a job measured since it was asked for, and nothing of one that is over and known. */
@@ -66,7 +83,7 @@ export function comparePage(root, names, live) {
     // Another attempt does steps again: what was known of them is undone.
     if (series.get(key)?.began !== began) series.delete(key);
     // A comma would stand between names.
-    const only = metric.includes(',') ? '' : `&series=${encodeURIComponent(metric)}`;
+    const only = metric === null || metric.includes(',') ? '' : `&series=${encodeURIComponent(metric)}`;
     if (!series.has(key)) series.set(key, growing((from) => ask('GET', `${jobPath(name, 'metrics')}?from=${from}${only}`)));
     const of = series.get(key);
     of.began = began;
@@ -79,8 +96,7 @@ export function comparePage(root, names, live) {
     try {
       const now = (name, at) => (state.jobs[at] && isOver(state.jobs[at].state) ? state.jobs[at] : ask('GET', jobPath(name)));
       state.jobs = await Promise.all(names.map(now));
-      const metric = chosen();
-      if (metric) await Promise.all(names.map((name, at) => askSeries(state.jobs[at], name, isOver(state.jobs[at].state), metric)));
+      await Promise.all(names.map((name, at) => askSeries(state.jobs[at], name, isOver(state.jobs[at].state), state.metric)));
       state.error = null;
       live(null);
     } catch (error) {
@@ -95,7 +111,7 @@ export function comparePage(root, names, live) {
       render();
     },
     metric({ value }) {
-      state.metric = value;
+      state.metric = value || null;
       render();
       look.now();
     },
@@ -105,7 +121,7 @@ export function comparePage(root, names, live) {
     refresh: look.now,
     leave() {
       look.stop();
-      plot.leave();
+      for (const plot of plots.values()) plot.leave();
     },
   };
 }

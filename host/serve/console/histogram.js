@@ -9,6 +9,8 @@ const BARS_HEIGHT = 110;
 /** Space for the numbers beside and below a drawing. */
 const LEFT = 62;
 const BELOW = 20;
+/** Number of digits of the numbers beside a heat map, which have little space. */
+const EDGE_DIGITS = 3;
 /** Steps and rows of a heat map that are drawn at most. */
 const COLUMNS_MAX = 160;
 const ROWS_MAX = 48;
@@ -90,10 +92,14 @@ export function bars({ edges, counts }, range, label) {
   );
 }
 
+function edge(value) {
+  return number(Number(value.toPrecision(EDGE_DIGITS)));
+}
+
 /** The lowest and the highest value beside a heat map. */
 function scale([low, high], height) {
   return [
-    s('text', { x: LEFT - 4, y: 12, 'text-anchor': 'end' }, number(high)),
-    s('text', { x: LEFT - 4, y: height - BELOW, 'text-anchor': 'end' }, number(low)),
+    s('text', { x: LEFT - 4, y: 12, 'text-anchor': 'end' }, edge(high)),
+    s('text', { x: LEFT - 4, y: height - BELOW, 'text-anchor': 'end' }, edge(low)),
   ];
 }

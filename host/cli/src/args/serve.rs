@@ -15,7 +15,14 @@ pub(crate) struct ServeArgs {
     /// The address to listen on: a port of this machine, 5000, or 0 for a free one; an address and a port,
     /// 0.0.0.0:5000; a socket file such as unix:/run/saggar.sock, which only this user can open; or systemd, for the
     /// sockets of a socket unit. Can be given several times, or with commas.
-    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_delimiter = ',', value_name = "ADDRESS")]
+    #[arg(
+        long,
+        visible_alias = "port",
+        env = "SAGGAR_ADDR",
+        default_value = "127.0.0.1:5000",
+        value_delimiter = ',',
+        value_name = "ADDRESS"
+    )]
     pub(crate) addr: Vec<ListenAddress>,
     /// Serve HTTPS on ports, with this certificate in PEM form, followed by its intermediate certificates. New files
     /// are loaded while the server runs.
