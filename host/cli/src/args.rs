@@ -6,6 +6,7 @@ mod bench_serve;
 mod chart;
 mod compile_child;
 mod data;
+mod database;
 mod help;
 #[cfg(test)]
 mod hints;
@@ -46,6 +47,7 @@ pub(crate) use data::ImageSize;
 pub(crate) use data::{
     DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs, RecipeCommand,
 };
+pub(crate) use database::{DatabaseArgs, DatabaseUrl};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{

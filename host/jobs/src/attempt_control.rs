@@ -13,4 +13,8 @@ pub(crate) struct AttemptControl {
     pub(crate) pause: Option<PausePoint>,
     /// The number of checkpoint requests so far.
     pub(crate) checkpoints: u64,
+    /// The number of the worker's newest heartbeat before the last renewal of the attempt's lease.
+    pub(crate) renewed_heartbeat: u64,
+    /// Whether the attempt no longer owns the job.
+    pub(crate) is_lease_lost: bool,
 }

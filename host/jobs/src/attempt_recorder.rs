@@ -1,6 +1,7 @@
 //! Records a running attempt: its log line by line, its series and usage in batches, its metrics immediately.
 
 mod history;
+mod lease_writes;
 mod points;
 
 use std::sync::Arc;
@@ -214,7 +215,7 @@ impl AttemptRecorder {
                 self.shared.notebooks.add(&self.name, NotebookAddress { socket, token });
                 self.log(&format!("the notebook is ready; `saggar notebook {}` prints its address", self.name));
             }
-            WorkerEvent::Alive
+            WorkerEvent::Alive { .. }
             | WorkerEvent::NotebookIdle { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. }
@@ -377,12 +378,6 @@ impl AttemptRecorder {
         Ok(())
     }
 
-    /// Returns the reason of a request to stop the job, or `None` if there is no request.
-    pub(crate) async fn stop_reason(&self) -> Result<Option<StateReason>, JobError> {
-        let id = self.lease.job.clone();
-        self.shared.with_records(move |records| records.get(&id).map(|job| job.stop)).await
-    }
-
     /// Ends the attempt and applies the decision about the job.
     pub(crate) async fn finish(mut self, next: RetryDecision) -> Result<(), JobError> {
         self.record_usage(self.reported);
@@ -469,19 +464,6 @@ impl AttemptRecorder {
         if !again {
             families.jobs_finished.with_label_values(&[job[0], job[1], state.name()]).inc();
         }
-    }
-
-    async fn record_note(&self, kind: &'static str, text: String) -> Result<(), JobError> {
-        let now_ms = self.shared.clock.now_ms();
-        self.with_lease(move |records, lease| records.record_event(&lease.job, kind, &text, now_ms)).await
-    }
-
-    async fn with_lease<T: Send + 'static>(
-        &self,
-        write: impl FnOnce(&dyn JobRecords, &JobLease) -> Result<T, saggar_store::error::RecordError> + Send + 'static,
-    ) -> Result<T, JobError> {
-        let lease = self.lease.clone();
-        self.shared.with_records(move |records| write(records, &lease)).await
     }
 }
 

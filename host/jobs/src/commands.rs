@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use saggar_compile::{DisabledOptimizations, Optimization};
+use saggar_store::error::RecordError;
 use saggar_store::records::{
-    AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobRecord, JobRecords, NewJob,
+    AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobOrder, JobRecord, JobRecords, NewJob,
     PausePoint, StateReason,
 };
 use saggar_store::{AccessAction, AccessRights, JobState};
@@ -53,6 +54,7 @@ impl JobService {
             rights,
             pause,
             idempotency_key,
+            storage: self.shared.server().storage.clone(),
             ..NewJob::default()
         };
         let now_ms = self.shared.clock.now_ms();
@@ -165,13 +167,16 @@ impl JobService {
         Ok(job)
     }
 
-    /// Preempts a running job: it saves its state and is queued again.
+    /// Preempts a running job, also of another server: it saves its state and is queued again.
     ///
     /// # Errors
-    /// `NotFound`; `State` if the job does not run here; `Records`.
+    /// `NotFound`; `State` if the job does not run; `Records`.
     pub async fn preempt(&self, name: &str) -> Result<JobRecord, JobError> {
         let job = self.get(name).await?;
-        if !self.shared.request_requeue(&job.id, StateReason::new(PREEMPTED, "preempted by a user")) {
+        let reason = StateReason::new(PREEMPTED, "preempted by a user");
+        if !self.shared.request_requeue(&job.id, reason.clone())
+            && !self.order_elsewhere(&job, JobOrder::Preempt(reason)).await?
+        {
             let (state, hint) = (job.state.name().to_owned(), "only a running job can be preempted".to_owned());
             return Err(JobError::State { name: job.name, state, hint });
         }
@@ -210,9 +215,30 @@ impl JobService {
         self.shared.with_records(move |records| records.experiment_members(&experiment, projects.as_deref())).await
     }
 
-    /// Asks a running job for a checkpoint at its next step boundary. Returns `false` if the job does not run here.
-    pub fn request_checkpoint(&self, id: &str) -> bool {
-        self.shared.update_control(id, |orders| orders.checkpoints += 1)
+    /// Asks a running job, also of another server, for a checkpoint at its next step boundary. Returns `false` if the
+    /// job does not run.
+    ///
+    /// # Errors
+    /// `Records`.
+    pub async fn request_checkpoint(&self, job: &JobRecord) -> Result<bool, JobError> {
+        if self.shared.update_control(&job.id, |orders| orders.checkpoints += 1) {
+            return Ok(true);
+        }
+        self.order_elsewhere(job, JobOrder::Checkpoint).await
+    }
+
+    /// Records an order for a job that another server runs. Returns `false` if none does.
+    async fn order_elsewhere(&self, job: &JobRecord, order: JobOrder) -> Result<bool, JobError> {
+        if !self.shared.records.is_shared() || !job.state.is_active() {
+            return Ok(false);
+        }
+        let id = job.id.clone();
+        match self.shared.with_records(move |records| records.order(&id, &order)).await {
+            Ok(_) => Ok(true),
+            // It has ended meanwhile.
+            Err(JobError::Records(RecordError::Invalid { .. }) | JobError::State { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the jobs that are not over with their specifications, newest first. Jobs whose specification cannot be
@@ -384,6 +410,10 @@ mod tests {
             steps_target: 0,
             epoch: 1,
             attempts: 1,
+            server: String::new(),
+            server_id: String::new(),
+            claim: String::new(),
+            orders: saggar_store::records::JobOrders::default(),
             cursor: 1,
         }
     }

@@ -114,7 +114,7 @@ mod tests {
     fn credentials_round_trip_through_a_file_and_are_not_printed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("credentials.json");
-        let lease = JobLease { job: "j".to_owned(), attempt: 2, epoch: 3 };
+        let lease = JobLease { job: "j".to_owned(), attempt: 2, epoch: 3, claim: "c".to_owned() };
         let address = WorkerAddress::Tcp(([127, 0, 0, 1], 8001).into());
         let credentials = WorkerCredentials { address, lease, token: WorkerToken::random() };
         std::fs::write(&path, credentials.to_json()).unwrap();

@@ -15,7 +15,7 @@ use saggar_telemetry::{FinishedSpan, SpanId, SpanKind, SpanStatus, TraceContext}
 use crate::error::JobError;
 use crate::phases::PHASE_EVENT;
 use crate::shared::SharedState;
-use crate::spec::HOST_RESTART;
+use crate::spec::{HOST_LOST, HOST_RESTART};
 
 /// The kind of the event with the trace context of the request that submitted the job.
 pub(crate) const TRACE_EVENT: &str = "TRACE";
@@ -67,7 +67,7 @@ impl JobTrace {
         let (job, attempts, events) = self.read_records(shared).await?;
         let before = attempts.iter().find(|attempt| attempt.number + 1 == self.attempt);
         if let (Some(tracer), Some(before)) = (shared.tracer(), before)
-            && before.reason.code == HOST_RESTART
+            && [HOST_RESTART, HOST_LOST].contains(&before.reason.code.as_str())
         {
             tracer.record(self.attempt_spans(&job, &attempts, before, &events));
         }

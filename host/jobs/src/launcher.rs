@@ -56,6 +56,9 @@ pub struct AttemptResources {
     pub gpu_memory_bytes: Option<u64>,
 }
 
+/// The environment variable with the URL of the records' database, which can contain a password. Workers do not get it.
+pub const DATABASE_URL_VARIABLE: &str = "SAGGAR_DATABASE_URL";
+
 /// A signal to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerSignal {

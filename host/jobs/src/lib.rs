@@ -12,9 +12,11 @@ mod effects;
 pub mod error;
 mod gateway;
 mod gauges;
+mod held_leases;
 mod job_trace;
 mod key_limits;
 pub mod launcher;
+mod lease_keeper;
 pub mod limits;
 mod line_reader;
 pub mod logs;
@@ -50,7 +52,7 @@ use saggar_fetch::FetchPolicy;
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobMembership, JobRecord, JobRecords, MetricPoint,
-    StateReason, UsageTotal,
+    ServerIdentity, StateReason, UsageTotal,
 };
 use saggar_store::{JobFiles, KeyFile, StateDir};
 use saggar_telemetry::SpanTracer;
@@ -132,6 +134,13 @@ impl JobService {
         layout: SchedulerConfig,
     ) -> JobService {
         JobService { shared: Arc::new(SharedState::new(records, clock, metrics, launcher, job_files, layout)) }
+    }
+
+    /// Runs jobs as this one of several servers. Only the first call has an effect.
+    #[must_use]
+    pub fn with_server(self, server: ServerIdentity) -> JobService {
+        self.shared.set_server(server);
+        self
     }
 
     /// Accepts workers on this listener instead of a Unix socket, such as those of other machines. Only the first call

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use saggar_store::records::LEASE_MS;
+
 /// Maximum bytes of one line of a worker's event stream; a longer one ends the attempt.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
 /// Maximum bytes of one log line; the rest is cut.
@@ -64,6 +66,12 @@ pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
 pub const RANK_MESSAGE_BYTES_MAX: u64 = 16 << 30;
 /// Durations of all-reduce operations that are buffered before they are reported together.
 pub const ALL_REDUCE_TIMES_BUFFERED: usize = 64;
+/// Time without a renewal of its lease after which a worker no longer knows that its attempt owns the job.
+pub const LEASE_UNSURE_AFTER: Duration = Duration::from_secs(12);
+/// Maximum time without a renewal before a worker ends, and a supervisor gives its attempt up.
+pub const LEASE_UNSURE_MAX: Duration = Duration::from_secs(600);
+/// Time between two looks of a worker at its lease.
+pub const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two usage reports of a worker.
 pub const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the series of a finished job stay in `/metrics`.
@@ -91,6 +99,8 @@ pub const SECRETS_MAX: usize = 32;
 /// Maximum delay of an attempt after a failed one.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
+// An owner that is late stops writing before another server can own the job.
+const _: () = assert!(LEASE_UNSURE_AFTER.as_millis() + 2_000 < LEASE_MS as u128);
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
 const _: () = assert!(SERVER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());
 const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());

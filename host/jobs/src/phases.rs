@@ -95,6 +95,10 @@ mod tests {
             steps_target: 0,
             epoch: 1,
             attempts: 1,
+            server: String::new(),
+            server_id: String::new(),
+            claim: String::new(),
+            orders: saggar_store::records::JobOrders::default(),
             cursor: 1,
         }
     }

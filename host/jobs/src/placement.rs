@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use saggar_clock::UnixMillis;
-use saggar_store::records::{ActiveJob, JobState, QueuedJob, StateReason, UsageTotal};
+use saggar_store::records::{ActiveJob, JobState, QueuedJob, ServerIdentity, StateReason, UsageTotal};
 
 use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 use crate::spec::OVER_BUDGET;
@@ -25,13 +25,18 @@ pub struct PlacementInput<'a> {
     pub layout: &'a SchedulerConfig,
     /// The waiting jobs, in scheduling order.
     pub waiting: &'a [QueuedJob],
-    /// The running jobs.
+    /// The running jobs of all servers. Limits count all of them, and slots those of this server.
     pub running: &'a [ActiveJob],
+    /// This server.
+    pub server: &'a ServerIdentity,
     /// The earlier resource usage.
     pub spent: &'a [UsageTotal],
     /// The current time.
     pub now_ms: UnixMillis,
 }
+
+/// The code of a wait for a server that has the job's files.
+pub const OTHER_STORAGE: &str = "OTHER_STORAGE";
 
 /// The decision about a waiting job.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +123,11 @@ impl<'a> SlotLedger<'a> {
             running_by_owner: HashMap::new(),
         };
         for job in situation.running {
+            floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
+            // Another server's pools are its own, also if they have the same names.
+            if job.server_id != situation.server.id {
+                continue;
+            }
             let slots = job.demand.slots_milli;
             if let Some(free) = floor.free.get_mut(job.pool.as_str()) {
                 *free = free.saturating_sub(slots);
@@ -127,7 +137,6 @@ impl<'a> SlotLedger<'a> {
             } else if job.demand.preemptible {
                 floor.evictable.push(job);
             }
-            floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
         }
         // The lowest priority first, then the shortest running time.
         floor.evictable.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
@@ -153,6 +162,9 @@ impl<'a> SlotLedger<'a> {
         if wait_ms > 0 && wait_ms <= job.backoff_ms {
             let seconds = wait_ms.div_ceil(1000);
             return waiting_for("BACKOFF", format!("{} s until the next attempt: {}", seconds, job.reason.sentence));
+        }
+        if !job.storage.is_empty() && job.storage != situation.server.storage {
+            return waiting_for(OTHER_STORAGE, "its files are in the storage of another server, which has to run it");
         }
         if let Some(outcome) = self.check_quotas(job, queue, situation) {
             return outcome;
@@ -260,9 +272,10 @@ impl<'a> SlotLedger<'a> {
             self.free.insert(name, 0);
             self.releasing.insert(name, 0);
         }
+        let here = situation.running.iter().filter(|job| job.server_id == situation.server.id);
         let users = |pool: &str| {
             let names: Vec<&str> =
-                situation.running.iter().filter(|job| job.pool == pool).map(|job| job.name.as_str()).take(8).collect();
+                here.clone().filter(|job| job.pool == pool).map(|job| job.name.as_str()).take(8).collect();
             if names.is_empty() { String::new() } else { format!(", used by {}", names.join(", ")) }
         };
         let pools: Vec<String> = pools.iter().map(|(name, _)| format!("pool {name}{}", users(name))).collect();

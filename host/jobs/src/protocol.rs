@@ -19,7 +19,7 @@ use crate::credentials::WorkerToken;
 use crate::spec::JobSpec;
 
 /// The version of this protocol. Raised by every change that the other side would misunderstand.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Exit code of a worker that finished its work, or stopped as requested.
 pub const EXIT_DONE: i32 = 0;
@@ -59,6 +59,13 @@ pub enum WorkerCommand {
     },
     /// The supervisor's heartbeat.
     Alive,
+    /// The attempt's lease was renewed after this heartbeat was received.
+    LeaseRenewed {
+        /// The number of the heartbeat.
+        heartbeat: u64,
+    },
+    /// The attempt's lease is over: another server owns the job, or nobody. The worker ends.
+    LeaseLost,
     /// Save a checkpoint at the next step boundary and return.
     Stop,
     /// Save a checkpoint at the next step boundary and continue.
@@ -94,6 +101,9 @@ pub struct AttemptConfig {
     pub kept_steps: Vec<u64>,
     /// The access rights of the key that submitted the job.
     pub rights: AccessRights,
+    /// Whether the attempt's lease must be renewed, because other servers use the same records.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renews_lease: bool,
     /// Where to save a checkpoint and return, because the job is to pause there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<PausePoint>,
@@ -234,7 +244,11 @@ pub enum WorkerEvent {
         version: u64,
     },
     /// The worker's heartbeat.
-    Alive,
+    Alive {
+        /// Its number, from 1; 0 if the attempt's lease needs no renewal.
+        #[serde(default)]
+        heartbeat: u64,
+    },
     /// A publication was refused.
     PublicationRefused {
         /// The model.
@@ -303,7 +317,7 @@ impl WorkerEvent {
             | WorkerEvent::Usage(_)
             | WorkerEvent::Checkpoint { .. }
             | WorkerEvent::AllReduced { .. }
-            | WorkerEvent::Alive
+            | WorkerEvent::Alive { .. }
             | WorkerEvent::NotebookReady { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. } => None,

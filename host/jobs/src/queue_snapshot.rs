@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saggar_store::records::{ActiveJob, JobRecords, QueuedJob, UsageTotal};
+use saggar_store::records::{ActiveJob, JobRecords, QueuedJob, ServerIdentity, UsageTotal};
 
 use crate::error::JobError;
 use crate::placement::{self, PlacementDecision, PlacementInput};
@@ -16,6 +16,7 @@ pub(crate) struct QueueSnapshot {
     pub(crate) running: Vec<ActiveJob>,
     spent: Vec<UsageTotal>,
     now_ms: u64,
+    server: ServerIdentity,
 }
 
 impl QueueSnapshot {
@@ -28,13 +29,12 @@ impl QueueSnapshot {
         let limits = Arc::clone(shared);
         let read = move |records: &dyn JobRecords| {
             let layout = limits.reload_scheduler_config();
-            let metered = layout.projects.values().chain(layout.owners.values()).any(|of| of.gpu_seconds.is_some());
             let waiting = records.queued_jobs()?;
-            let spent = if metered { records.usage_totals()? } else { Vec::new() };
+            let spent = if layout.limits_usage() { records.usage_totals()? } else { Vec::new() };
             Ok((layout, waiting, records.active_jobs()?, spent))
         };
         let (layout, waiting, running, spent) = shared.with_records(read).await?;
-        Ok(QueueSnapshot { layout, waiting, running, spent, now_ms })
+        Ok(QueueSnapshot { layout, waiting, running, spent, now_ms, server: shared.server().clone() })
     }
 
     /// Returns the snapshot as the input of [`placement`].
@@ -45,6 +45,7 @@ impl QueueSnapshot {
             running: &self.running,
             spent: &self.spent,
             now_ms: self.now_ms,
+            server: &self.server,
         }
     }
 

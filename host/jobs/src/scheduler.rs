@@ -1,17 +1,20 @@
 //! The scheduler's loop: reads the queue, preempts jobs, and passes each job that may start to a supervisor. The
 //! decisions are made in [`crate::placement`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_store::records::{ClaimedJob, StateReason};
+use saggar_store::records::{ClaimedJob, JobRecords, PlacedClaim, PlacedJob, PlacementState, QueuedJob, StateReason};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::REDACTED_JOB_NAME;
 use crate::attempt_control::AttemptControl;
+use crate::error::JobError;
 use crate::gauges;
-use crate::placement::{self, PlacementDecision};
+use crate::lease_keeper;
+use crate::placement::{self, PlacementDecision, PlacementInput};
 use crate::queue_snapshot::QueueSnapshot;
 use crate::schedules;
 use crate::shared::SharedState;
@@ -24,6 +27,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs jobs until `shutdown` is true; then asks the running ones to save their state and waits for them.
 pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch::Receiver<bool>) {
     let mut supervisors = JoinSet::new();
+    // Aborted when they are dropped, after the last attempt has ended.
+    let mut leases = JoinSet::new();
+    if shared.records.is_shared() {
+        leases.spawn(lease_keeper::renew_leases(Arc::clone(&shared)));
+        leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
+    }
     let mut look = tokio::time::interval(POLL_INTERVAL);
     while !*shutdown.borrow() {
         schedules::submit_due_jobs(&shared).await;
@@ -57,20 +66,23 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
     for id in placement::jobs_over_budget(&look.placement_input()) {
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
-    for (job, verdict) in look.waiting.iter().zip(look.decisions()) {
-        match verdict {
-            PlacementDecision::Start { pool, device } => {
-                // The previous attempt's supervisor has requeued the job but has not ended yet; it will wake this loop.
-                if shared.running_attempts().contains_key(&job.id) {
-                    continue;
-                }
-                let Some(claim) = claim_job(shared, &job.id, pool).await else { continue };
+    let decisions = look.decisions();
+    if decisions.iter().any(|decision| matches!(decision, PlacementDecision::Start { .. })) {
+        match claim_jobs(shared).await {
+            Ok(claims) => claims.into_iter().for_each(|(claim, device)| {
                 // The control channel exists before the attempt begins, because a shutdown can come in between.
                 let (orders, receiver) =
                     watch::channel(AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() });
-                shared.running_attempts().insert(job.id.clone(), orders);
+                shared.running_attempts().insert(claim.job.id.clone(), orders);
+                shared.leases.add(claim.lease.clone());
                 supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
-            }
+            }),
+            Err(error) => tracing::error!(%error, "jobs cannot be claimed; trying again"),
+        }
+    }
+    for (job, verdict) in look.waiting.iter().zip(decisions) {
+        match verdict {
+            PlacementDecision::Start { .. } => {}
             PlacementDecision::Wait { evict, .. } => {
                 for id in evict {
                     // This text is in the record and the log of the preempted job, whose readers may not see other
@@ -91,15 +103,35 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn claim_job(shared: &Arc<SharedState>, id: &str, pool: String) -> Option<ClaimedJob> {
-    let (id, now_ms) = (id.to_owned(), shared.clock.now_ms());
-    match shared.with_records(move |records| records.claim(&id, &pool, now_ms)).await {
-        Ok(claim) => claim,
-        Err(error) => {
-            tracing::error!(%error, "a job cannot be claimed; trying again");
-            None
-        }
-    }
+/// Places and claims the jobs that can start now, in one transaction, so that no other server starts one of them or exceeds
+/// a limit. Returns each with its device.
+async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String)>, JobError> {
+    let (now_ms, server) = (shared.clock.now_ms(), shared.server().clone());
+    // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
+    let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
+    let config = shared.scheduler_config();
+    let claim = move |records: &dyn JobRecords| {
+        let place = |state: &PlacementState| -> Vec<PlacedJob> {
+            let PlacementState { waiting, running, spent } = state;
+            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server: &server };
+            let decisions = placement::place_jobs(&input);
+            let start = |(job, decision): (&QueuedJob, PlacementDecision)| match decision {
+                PlacementDecision::Start { pool, .. } if !ending.contains(&job.id) => {
+                    Some(PlacedJob { id: job.id.clone(), pool })
+                }
+                PlacementDecision::Start { .. } | PlacementDecision::Wait { .. } => None,
+            };
+            waiting.iter().zip(decisions).filter_map(start).collect()
+        };
+        records.claim_placed(&server, config.limits_usage(), &place, now_ms)
+    };
+    let config = shared.scheduler_config();
+    let device = |PlacedClaim { claim, pool }: PlacedClaim| {
+        let requested = &claim.job.demand.device;
+        let device = config.pools.get(&pool).map_or_else(|| requested.clone(), |pool| pool.device_for(requested));
+        (claim, device)
+    };
+    Ok(shared.with_records(claim).await?.into_iter().map(device).collect())
 }
 
 async fn run_attempt(
@@ -110,20 +142,19 @@ async fn run_attempt(
 ) {
     let id = claim.job.id.clone();
     supervise_attempt(Arc::clone(&shared), claim, device, orders).await;
+    shared.leases.remove(&id);
     shared.running_attempts().remove(&id);
     shared.wake_scheduler();
 }
 
-/// Forwards stop requests and pauses to supervisors. Another process can request them through the records alone.
+/// Forwards stop requests, orders and pauses to supervisors. Another process can give them through the records alone.
 async fn forward_stop_requests(shared: &Arc<SharedState>) {
     let ids: Vec<String> = shared.running_attempts().keys().cloned().collect();
     for id in ids {
         let asked = id.clone();
         let job = shared.with_records(move |records| records.get(&asked)).await;
         let Ok(job) = job else { continue };
-        if job.stop.is_some() {
-            shared.update_control(&id, |orders| orders.stop = true);
-        }
+        shared.apply_orders(&id, &job.orders, job.stop.is_some());
         if let Some(orders) = shared.running_attempts().get(&id) {
             orders.send_if_modified(|orders| {
                 let differs = orders.pause != job.pause;

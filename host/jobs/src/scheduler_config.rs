@@ -74,6 +74,11 @@ impl SchedulerConfig {
         self.with_pool(NOTEBOOK_QUEUE, None, f64::from(count)).with_queue(NOTEBOOK_QUEUE, queue)
     }
 
+    /// Returns whether a project or a key has a limit of device seconds, so that placement needs their usage.
+    pub fn limits_usage(&self) -> bool {
+        self.projects.values().chain(self.owners.values()).any(|quota| quota.gpu_seconds.is_some())
+    }
+
     /// Adds a pool, replacing one of the same name.
     pub fn with_pool(mut self, name: &str, device: Option<&str>, slots: f64) -> SchedulerConfig {
         let pool = SlotPool { device: device.map(str::to_owned), slots_milli: (slots * 1000.0).round() as u32 };

@@ -11,7 +11,7 @@ use saggar_clock::{Clock, UnixMillis};
 use saggar_fetch::FetchPolicy;
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
-use saggar_store::records::{JobRecords, StateReason};
+use saggar_store::records::{JobOrders, JobRecords, ServerIdentity, StateReason};
 use saggar_store::{AccessRights, JobFiles, KeyFile};
 use saggar_telemetry::SpanTracer;
 use tokio::sync::{Notify, watch};
@@ -20,6 +20,7 @@ use crate::attempt_control::AttemptControl;
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
 use crate::error::JobError;
 use crate::gateway::WorkerGateway;
+use crate::held_leases::HeldLeases;
 use crate::key_limits::KeyLimits;
 use crate::launcher::WorkerLauncher;
 use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
@@ -58,6 +59,9 @@ pub(crate) struct SharedState {
     gateway: OnceLock<WorkerGateway>,
     tracer: OnceLock<SpanTracer>,
     pub(crate) notebooks: RunningNotebooks,
+    /// The leases of the attempts that run here.
+    pub(crate) leases: HeldLeases,
+    server: OnceLock<ServerIdentity>,
     changed: watch::Sender<u64>,
 }
 
@@ -98,6 +102,8 @@ impl SharedState {
             gateway: OnceLock::new(),
             tracer: OnceLock::new(),
             notebooks: RunningNotebooks::default(),
+            leases: HeldLeases::default(),
+            server: OnceLock::new(),
             changed,
         }
     }
@@ -165,6 +171,16 @@ impl SharedState {
     /// Returns the maximum silence of a worker.
     pub(crate) fn worker_silence_max(&self) -> Duration {
         self.worker_silence_max.get().copied().unwrap_or(WORKER_SILENCE_MAX)
+    }
+
+    /// Sets which of several servers this is. Only the first call has an effect.
+    pub(crate) fn set_server(&self, server: ServerIdentity) {
+        let _ = self.server.set(server);
+    }
+
+    /// Returns which of several servers this is. All fields are empty if it is the only one.
+    pub(crate) fn server(&self) -> &ServerIdentity {
+        self.server.get_or_init(ServerIdentity::default)
     }
 
     /// Accepts workers on `listener`. Only the first call has an effect.
@@ -282,6 +298,21 @@ impl SharedState {
         self.update_control(id, |orders| {
             orders.requeue.get_or_insert(reason);
         })
+    }
+
+    /// Passes what the records order of a running attempt to its supervisor.
+    pub(crate) fn apply_orders(&self, id: &str, orders: &JobOrders, is_stopped: bool) {
+        if let Some(control) = self.running_attempts().get(id) {
+            control.send_if_modified(|control| {
+                let before = control.clone();
+                control.stop |= is_stopped;
+                if control.requeue.is_none() {
+                    control.requeue.clone_from(&orders.preempt);
+                }
+                control.checkpoints = control.checkpoints.max(orders.checkpoints);
+                *control != before
+            });
+        }
     }
 
     pub(crate) fn running_attempts(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<AttemptControl>>> {

@@ -34,15 +34,16 @@ pub(crate) async fn supervise_attempt(
     device: String,
     orders: watch::Receiver<AttemptControl>,
 ) {
-    let (id, name, attempt) = (claim.job.id.clone(), claim.job.name.clone(), claim.lease.attempt);
+    let (name, attempt) = (claim.job.name.clone(), claim.lease.attempt);
     let trace = JobTrace::read(&shared, &claim).await;
     let trace_id = trace.as_ref().map(|trace| tracing::field::display(trace.attempt_context().trace));
     let span = tracing::info_span!("attempt", job = %name, attempt, trace_id);
     let drive = async {
         tracing::info!(device, "attempt starts");
+        let lease = claim.lease.clone();
         if let Err(error) = drive_attempt(&shared, claim, device, orders, trace.as_ref()).await {
             tracing::error!(%error, "attempt lost");
-            reclaim::requeue_after_supervisor_failure(&shared, &id, &error).await;
+            reclaim::requeue_after_supervisor_failure(&shared, lease, &error).await;
         }
         if let Some(trace) = &trace {
             trace.record_end(&shared).await;
@@ -86,7 +87,13 @@ async fn drive_attempt(
             return recorder.finish(RetryDecision::Finish(JobState::Failed, reason)).await;
         }
     };
+    let lease = claim.lease.clone();
     let (last_word, exit) = worker.drive(&mut recorder, orders).await?;
+    if worker.is_lease_lost {
+        tracing::warn!(exit_code = exit.code, "the worker of an attempt that lost its lease has ended");
+        // Returns the error that names the owner.
+        shared.with_records(move |records| records.check_lease(&lease)).await?;
+    }
     let ended = match worker.timeout_message() {
         Some(sentence) => AttemptOutcome::Interrupted(StateReason::new(WORKER_LOST, sentence)),
         None => attempt_outcome(last_word, exit),

@@ -6,6 +6,7 @@ mod checkpoint_timer;
 mod data_step;
 mod initial_state;
 mod job_context;
+mod lease_guard;
 mod log_placeholders;
 mod logged_items;
 mod lost_device;
@@ -82,7 +83,7 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
             return error.exit_code();
         }
     };
-    channel.start_heartbeat();
+    channel.start_heartbeat(Arc::clone(&control.lease));
     let context = start.trace.as_deref().and_then(TraceContext::from_traceparent);
     let _span = context.map(|context| tracing::info_span!("attempt", trace_id = %context.trace).entered());
     tracing::debug!(job = start.name, attempt = start.attempt, rank = start.rank, "the worker begins");
@@ -281,7 +282,10 @@ impl WorkerAttempt<'_> {
             reporter.finish();
             return match outcome? {
                 StepOutcome::Stopped => Ok(TrainOutcome::Stopped),
-                StepOutcome::Finished(outputs) => writer.write(outputs).map(|()| TrainOutcome::Finished),
+                StepOutcome::Finished(outputs) => {
+                    self.control.lease.wait_until_sure();
+                    writer.write(outputs).map(|()| TrainOutcome::Finished)
+                }
             };
         }
         let outcome = train(&host, &plugin, Arc::clone(&device), meter, datasets, context, limits);
@@ -294,7 +298,7 @@ impl WorkerAttempt<'_> {
 
     /// Returns the context of a loaded attempt, and makes the device use the kernel tuning of the job `tuned`.
     fn worker_context(&self, loaded: &LoadedAttempt, tuned: &str) -> WorkerJobContext {
-        let checkpoints = CheckpointStore::new(loaded.objects.clone());
+        let checkpoints = CheckpointStore::new(loaded.objects.clone()).with_parts_by_epoch(self.start.renews_lease);
         let info = loaded.device.info();
         loaded.device.load_tuning(&self.stored_tuning(&checkpoints, tuned));
         WorkerJobContext::new(job_context::JobContextParts {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! checkpoints/<job>/parts/<digest>          content-addressed; shared by the job's checkpoints
+//! checkpoints/<job>/parts/<epoch>/<digest>  the same; shared by those of one epoch, see CheckpointStore::with_parts_by_epoch
 //! checkpoints/<job>/<step>-<epoch>.json     manifest, written last, created once
 //! checkpoints/<job>/epochs/<epoch>          the fencing epochs; see CheckpointStore::claim
 //! ```
@@ -174,6 +175,8 @@ pub struct CheckpointStore {
     durable_parts: Mutex<HashSet<String>>,
     /// Manifests that `prune` has read. After each save it examines all that are kept, and they do not change.
     manifest_cache: Mutex<retention::ManifestCache>,
+    /// Whether each epoch has its own parts.
+    has_parts_by_epoch: bool,
     /// Keeps `prune` from deleting the parts of a `save` that has not written its manifest yet.
     prune_lock: tokio::sync::Mutex<()>,
 }
@@ -185,8 +188,26 @@ impl CheckpointStore {
             objects,
             durable_parts: Mutex::default(),
             manifest_cache: Mutex::default(),
+            has_parts_by_epoch: false,
             prune_lock: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Shares no parts with other epochs if this is `true`. Then a writer that was replaced, and does not know it yet,
+    /// cannot delete parts of its successor whose manifest is not written yet. Needed if attempts of one job can run on
+    /// several servers at once.
+    #[must_use]
+    pub fn with_parts_by_epoch(mut self, has_parts_by_epoch: bool) -> CheckpointStore {
+        self.has_parts_by_epoch = has_parts_by_epoch;
+        self
+    }
+
+    /// Checks that no newer fencing epoch was announced.
+    ///
+    /// # Errors
+    /// Returns `Fenced`; `BadJob`; `Store`.
+    pub async fn check_epoch(&self, job: &str, fencing_epoch: u64) -> Result<(), CheckpointError> {
+        save::check_fencing_epoch(self, job, &listing::checkpoint_folder(job)?, fencing_epoch).await
     }
 
     /// Announces the fencing epoch of the current writer. From then on, `save` refuses every older epoch. Call once per
@@ -290,13 +311,14 @@ impl CheckpointStore {
 
     /// Deletes the checkpoints that the retention does not keep, and the parts that none of the kept ones uses. A
     /// damaged checkpoint that is newer than those is not counted and not deleted, so that it can be examined. While
-    /// this runs, no process except the job's own writer can save. Returns the number of deleted checkpoints.
+    /// this runs, no process except the job's own writer can save. Nothing of a newer epoch is deleted. Returns the number
+    /// of deleted checkpoints.
     ///
     /// # Errors
-    /// Returns `BadJob`; `Store`, after which the kept checkpoints are intact and pruning again is safe.
-    pub async fn prune(&self, job: &str, retention: &Retention) -> Result<usize, CheckpointError> {
+    /// Returns `Fenced` if a newer epoch was announced; `BadJob`; `Store`, after which the kept checkpoints are intact and pruning again is safe.
+    pub async fn prune(&self, job: &str, fencing_epoch: u64, retention: &Retention) -> Result<usize, CheckpointError> {
         let _turn = self.prune_lock.lock().await;
-        retention::prune(self, job, retention).await
+        retention::prune(self, job, fencing_epoch, retention).await
     }
 
     /// Deletes all checkpoints of a job, which must have no writer any more. Returns the bytes that this freed, 0 if

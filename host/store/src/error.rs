@@ -154,6 +154,15 @@ pub enum CheckpointError {
         /// The newest epoch.
         newest: u64,
     },
+    /// The attempt's lease could not be renewed in time, so another attempt may own the job.
+    #[error(
+        "job {job}: the lease of its attempt could not be renewed, so another server may own the job; nothing is saved \
+         until it is renewed"
+    )]
+    Unsure {
+        /// The job.
+        job: String,
+    },
     /// This attempt already saved other content at this step.
     #[error("{file} exists with other content: a step is saved once in an attempt")]
     AlreadySaved {
@@ -364,7 +373,7 @@ pub enum RecordError {
         max: u64,
     },
     /// The writer's lease has ended: another attempt, or the server, owns the job now. The writer must stop.
-    #[error("job {job}: lease with epoch {epoch} is over; the job is at epoch {newest}")]
+    #[error("job {job}: lease with epoch {epoch} is over; the job is at epoch {newest}, claimed by {owner}")]
     Fenced {
         /// The job.
         job: String,
@@ -372,6 +381,8 @@ pub enum RecordError {
         epoch: u64,
         /// The job's epoch.
         newest: u64,
+        /// The newest claim's server, for people.
+        owner: String,
     },
     /// The job has already finished.
     #[error("job {job} is {state} already")]

@@ -30,6 +30,7 @@ pub mod records;
 pub mod regular_file;
 pub mod rights;
 pub mod secrets;
+pub mod server_identity;
 pub mod signature;
 pub mod state_dir;
 pub mod state_formats;

@@ -248,6 +248,9 @@ pub const POSTGRES_SILENCE_MS_MAX: u32 = 15_000;
 /// Milliseconds for which a transaction is repeated while PostgreSQL cannot be reached, for example because it restarts.
 pub const POSTGRES_RETRY_MS_MAX: u32 = 15_000;
 
+/// Jobs that are taken away from servers in one transaction. The next ones follow at once.
+pub const LEASES_REAPED_MAX: u32 = 64;
+
 /// Jobs in one result of `Records::list`.
 pub const JOBS_LISTED_MAX: u32 = 1_000;
 

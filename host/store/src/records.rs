@@ -1,6 +1,6 @@
 //! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches; [`open`] selects the engine by a URL: SQLite or PostgreSQL. The
+//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches and [`LeaseRecords`] as that for leases; [`open`] selects the engine by a URL: SQLite or PostgreSQL. The
 //! queries are the same (`queries`). Each method is one transaction and can block on the disk or the network, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
 //! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
 //! decide which queued job starts next.
@@ -19,11 +19,13 @@ mod annotation;
 pub(crate) mod field_rules;
 pub mod id;
 mod job;
+mod lease;
 mod membership;
 mod pause;
 mod pipeline;
 mod postgres;
 mod queries;
+mod reaper_gate;
 mod schedule;
 mod session;
 mod sqlite;
@@ -37,12 +39,17 @@ pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
+pub use lease::{
+    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
+    PlacementState, ServerIdentity,
+};
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
     PipelineStepRecord, PipelineStepState, StepAttemptKey, StepChange,
 };
+pub use reaper_gate::{LEASE_RENEWAL_INTERVAL, ReaperGate};
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
 
@@ -50,6 +57,8 @@ pub use sweep::{
     NewSweep, ParseSweepStateError, SweepDecision, SweepRecord, SweepRecords, SweepState, TrialParent, TrialRecord,
     TrialState,
 };
+
+pub use postgres::{DatabaseInspection, inspect_database};
 
 use postgres::PostgresRecords;
 use sqlite::SqliteRecords;
@@ -138,7 +147,7 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords {
+pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors
@@ -197,6 +206,7 @@ pub trait JobRecords: SweepRecords + PipelineRecords {
 
     /// Claims a queued job, with slots of this pool: it becomes `Starting`, with a new attempt and a new epoch. Returns
     /// `None` if it is not queued, is paused, or its start time has not come. Two callers never get the same attempt.
+    /// Only for records with one server; [`LeaseRecords::claim_placed`] claims for one of several.
     ///
     /// # Errors
     /// Returns `NoSuchJob`; `Database`.

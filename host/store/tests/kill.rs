@@ -108,7 +108,7 @@ fn child() {
         let point = MetricPoint { name: "loss".to_owned(), step, value: 1.0, at_ms: 0 };
         records.record_metrics(&lease, &[point]).unwrap();
         writeln!(output, "durable {step}").unwrap();
-        runtime.block_on(checkpoints.prune("j", &Retention::last(2))).unwrap();
+        runtime.block_on(checkpoints.prune("j", lease.epoch, &Retention::last(2))).unwrap();
     }
 }
 

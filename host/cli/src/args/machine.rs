@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::database::{DATABASE_URL_VARIABLE, DatabaseUrl};
+
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Fail if this device is missing: cpu, gpu, vulkan:0.
@@ -15,6 +17,9 @@ pub(crate) struct DoctorArgs {
     /// The state directory to check.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
+    /// Also check this database of a server: postgres://USER@HOST:5432/DATABASE.
+    #[arg(long, env = DATABASE_URL_VARIABLE, hide_env_values = true, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
     /// Check only one device (doctor starts this).
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub(crate) probe: Option<String>,

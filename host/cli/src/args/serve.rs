@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use saggar_fetch::{FetchPolicy, UrlPrefix};
 use saggar_project::units;
 
+use super::database::DatabaseArgs;
 use super::listen_address::ListenAddress;
 use super::without::WithoutArgs;
 
@@ -34,6 +35,8 @@ pub(crate) struct ServeArgs {
     /// The state directory: records, datasets, checkpoints, models.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
     /// The directory of model versions to watch [default: that of the state directory].
     #[arg(long, value_name = "DIR")]
     pub(crate) models: Option<PathBuf>,

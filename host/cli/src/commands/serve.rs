@@ -6,6 +6,7 @@ mod model_watch;
 mod models;
 mod reexec;
 mod server_config;
+mod shared_records;
 mod shutdown;
 mod telemetry;
 mod threads;
@@ -35,7 +36,6 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
-use saggar_store::records;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
@@ -136,7 +136,7 @@ impl ServerParts {
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
-        let records = records::open(home.database()).map_err(unexpected_error)?;
+        let (records, server) = shared_records::open_records(&args.database, home, &models_dir)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let launcher = Arc::new(LocalLauncher {
             program: program.clone(),
@@ -146,6 +146,7 @@ impl ServerParts {
         });
         let jobs =
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
+                .with_server(server)
                 .with_keys(home.keys())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
                 .with_fetch_policy(args.fetch.policy())

@@ -22,11 +22,11 @@ fn tcp() -> WorkerGateway {
 }
 
 fn lease() -> JobLease {
-    JobLease { job: "j".to_owned(), attempt: 2, epoch: 5 }
+    JobLease { job: "j".to_owned(), attempt: 2, epoch: 5, claim: "c".to_owned() }
 }
 
 fn start_command() -> WorkerCommand {
-    let JobLease { job, attempt, epoch } = lease();
+    let JobLease { job, attempt, epoch, .. } = lease();
     let spec = JobSpec::new("p", "0".repeat(64));
     let (name, jobs, rights) = ("p-1".to_owned(), BTreeMap::new(), AccessRights::default());
     WorkerCommand::Start(Box::new(AttemptConfig {
@@ -44,6 +44,7 @@ fn start_command() -> WorkerCommand {
         fetch: FetchPolicy::default(),
         server_url: None,
         trace: None,
+        renews_lease: false,
     }))
 }
 
@@ -85,7 +86,7 @@ async fn check_events_of_a_worker(gateway: WorkerGateway) {
         }
         started.channel.send(&WorkerEvent::Finished { stopped: false });
         started.channel.close();
-        started.channel.send(&WorkerEvent::Alive);
+        started.channel.send(&WorkerEvent::Alive { heartbeat: 0 });
         started.config
     });
     let WorkerConnection { events, mut commands } = pending.wait().await.unwrap();

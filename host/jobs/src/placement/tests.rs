@@ -4,6 +4,9 @@ use saggar_store::records::SchedulingRequest;
 use super::*;
 use crate::scheduler_config::{ANY_POOL, DEFAULT_QUEUE};
 
+/// The only server.
+static HERE: ServerIdentity = ServerIdentity { name: String::new(), id: String::new(), storage: String::new() };
+
 fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
     QueuedJob {
         id: name.to_owned(),
@@ -14,6 +17,7 @@ fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
         not_before_ms: 0,
         backoff_ms: 0,
         reason: StateReason::default(),
+        storage: String::new(),
     }
 }
 
@@ -25,6 +29,7 @@ fn running(name: &str, pool: &str, demand: SchedulingRequest) -> ActiveJob {
         owner: None,
         demand,
         pool: pool.to_owned(),
+        server_id: String::new(),
         started_ms: 0,
         state: JobState::Running,
     }
@@ -39,7 +44,7 @@ fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
 }
 
 fn place_waiting(layout: &SchedulerConfig, waiting: &[QueuedJob], running: &[ActiveJob]) -> Vec<PlacementDecision> {
-    place_jobs(&PlacementInput { layout, waiting, running, spent: &[], now_ms: 0 })
+    place_jobs(&PlacementInput { layout, waiting, running, spent: &[], now_ms: 0, server: &HERE })
 }
 
 fn start_on(pool: &str, device: &str) -> PlacementDecision {
@@ -169,7 +174,7 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
     let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
     let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
     let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
-    let situation = PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0 };
+    let situation = PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0, server: &HERE };
     assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
     assert_eq!(jobs_over_budget(&situation), ["r"]);
     let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
@@ -187,7 +192,7 @@ fn a_failed_job_waits_for_its_backoff() {
     let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let jobs = [late, waiting("b", SchedulingRequest::default())];
-    let at = |now_ms| place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms });
+    let at = |now_ms| place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms, server: &HERE });
     assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }
@@ -200,7 +205,7 @@ fn a_clock_set_back_does_not_lengthen_the_backoff() {
     let layout = SchedulerConfig::single_queue(1);
     let at = |now_ms| {
         let situation =
-            PlacementInput { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms };
+            PlacementInput { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms, server: &HERE };
         place_jobs(&situation).remove(0)
     };
     assert_eq!(wait_details(&at(hour_ms)).1, "BACKOFF");

@@ -15,7 +15,7 @@ pub enum RetryCause {
     DeviceLost,
     /// The worker process ended without a final event.
     WorkerLost,
-    /// The server ended, or was killed. Does not count against the job's retries.
+    /// The server ended, was killed, or could not be reached by the others. Does not count against the job's retries.
     HostRestart,
     /// A loss or a variable was infinite or not a number.
     NonFinite,
@@ -57,7 +57,7 @@ impl RetryCause {
         }
         match code {
             PREEMPTED => Some(RetryCause::Preempted),
-            HOST_SHUTDOWN | HOST_RESTART => Some(RetryCause::HostRestart),
+            HOST_SHUTDOWN | HOST_RESTART | HOST_LOST => Some(RetryCause::HostRestart),
             RECYCLED | OVER_BUDGET | PAUSED | "" => None,
             _ => Some(RetryCause::Error),
         }
@@ -95,6 +95,8 @@ pub const WORKER_LOST: &str = FailureReason::WorkerLost.as_str();
 pub const HOST_SHUTDOWN: &str = "HOST_SHUTDOWN";
 /// The reason code if the server was killed and another one took over.
 pub const HOST_RESTART: &str = "HOST_RESTART";
+/// The reason code if the server did not renew its lease, and another server took the job away.
+pub const HOST_LOST: &str = "HOST_LOST";
 /// The reason code if the attempt left its device idle for too long.
 pub const IDLE: &str = "IDLE";
 /// The reason code if the attempt reached its own maximum running time; the job continues in another attempt.

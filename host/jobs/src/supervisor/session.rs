@@ -1,5 +1,7 @@
 //! One worker from its launch to its exit: its connection, its output, and the commands that it is sent.
 
+use std::time::Duration;
+
 use saggar_store::records::{ClaimedJob, PausePoint, StateReason};
 use tokio::io::BufReader;
 use tokio::sync::watch;
@@ -21,6 +23,9 @@ use crate::outcome::{FinalEvent, WorkerExit};
 use crate::protocol::{AttemptConfig, WorkerCommand, WorkerEvent};
 use crate::shared::SharedState;
 use crate::spec::{IDLE, JobSpec, RECYCLED};
+
+/// Maximum time for a worker to end whose attempt no longer owns its job.
+const LEASE_LOST_GRACE: Duration = Duration::from_secs(5);
 
 /// The reason code of an attempt whose worker was refused.
 const WORKER_REFUSED: &str = "WORKER_REFUSED";
@@ -44,6 +49,9 @@ pub(super) struct WorkerSession {
     /// The pause that the worker knows.
     pause: Option<PausePoint>,
     utilization: Option<UtilizationMonitor>,
+    renewed_heartbeat: u64,
+    /// Whether another server owns the job, or nobody.
+    pub(super) is_lease_lost: bool,
     /// The reason of a stop because the device or the notebook was idle, or `None`.
     pub(super) idle_reason: Option<StateReason>,
 }
@@ -101,6 +109,7 @@ impl WorkerSession {
             fetch: shared.fetch_policy(),
             server_url: shared.notebooks.server_url(),
             trace: trace.map(|trace| trace.attempt_context().traceparent()),
+            renews_lease: shared.records.is_shared(),
         };
         Ok(WorkerSession {
             worker,
@@ -116,6 +125,8 @@ impl WorkerSession {
             checkpoints_requested: 0,
             pause: claim.job.pause.clone(),
             utilization,
+            renewed_heartbeat: 0,
+            is_lease_lost: false,
             idle_reason: None,
         })
     }
@@ -167,9 +178,11 @@ impl WorkerSession {
                     }
                 }
                 read = events.read(EVENT_BYTES_MAX) => {
-                    self.heartbeat.reset();
                     let line = events.take_line();
-                    if !self.handle_event(recorder, read, &line, &mut last_word).await? {
+                    let is_open = self.handle_event(recorder, read, &line, &mut last_word).await?;
+                    // Recording it can have taken long.
+                    self.heartbeat.reset();
+                    if !is_open {
                         events.close();
                         self.commands = None;
                     }
@@ -196,7 +209,12 @@ impl WorkerSession {
                     self.apply_control(recorder, &now).await?;
                 }
                 _ = tick.tick() => {
+                    let began = Instant::now();
                     recorder.flush().await?;
+                    if began.elapsed() >= WORKER_HEARTBEAT_INTERVAL {
+                        // Meanwhile no heartbeat was read.
+                        self.heartbeat.reset();
+                    }
                     self.check_heartbeats(&mut events).await?;
                     self.check_deadlines(recorder).await?;
                 }
@@ -268,6 +286,7 @@ impl WorkerSession {
                 *last = FinalEvent::Failed(StateReason::new(reason, message));
             }
             Ok(WorkerEvent::NotebookIdle { sentence }) => self.stop_idle_notebook(recorder, sentence).await?,
+            Ok(WorkerEvent::Alive { heartbeat }) => recorder.record_heartbeat(heartbeat),
             Ok(event) => recorder.record_event(event).await?,
             Err(error) => return self.kill_for_protocol_error(recorder, &error.to_string()),
         }
@@ -292,6 +311,18 @@ impl WorkerSession {
     }
 
     async fn apply_control(&mut self, recorder: &mut AttemptRecorder, orders: &AttemptControl) -> Result<(), JobError> {
+        if orders.renewed_heartbeat != self.renewed_heartbeat {
+            self.renewed_heartbeat = orders.renewed_heartbeat;
+            self.send_command(WorkerCommand::LeaseRenewed { heartbeat: orders.renewed_heartbeat }).await;
+        }
+        if orders.is_lease_lost {
+            if !self.is_lease_lost {
+                self.is_lease_lost = true;
+                self.kill_at = Some(Instant::now() + LEASE_LOST_GRACE);
+                self.send_command(WorkerCommand::LeaseLost).await;
+            }
+            return Ok(());
+        }
         if orders.checkpoints != self.checkpoints_requested {
             self.checkpoints_requested = orders.checkpoints;
             self.send_command(WorkerCommand::Checkpoint).await;

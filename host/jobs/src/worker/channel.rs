@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
+use super::lease_guard::LeaseGuard;
 use super::pause_control::PauseControl;
 use super::ranks::rank_link::RankLink;
 use super::supervisor_link::{SupervisorLink, write_line};
@@ -31,6 +32,8 @@ enum EventSink {
 /// The supervisor's requests since the attempt began.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerControl {
+    /// Whether the attempt still owns its job.
+    pub(crate) lease: Arc<LeaseGuard>,
     /// Save and return.
     pub(crate) stop: AtomicBool,
     /// Save and continue; reset when done.
@@ -120,6 +123,9 @@ impl EventChannel {
         let link = Arc::new(SupervisorLink::new(stream));
         let (control, ending) = (Arc::new(WorkerControl::default()), Arc::clone(&link));
         control.pause.set_point(config.pause.clone());
+        if config.renews_lease {
+            control.lease.watch().map_err(gone())?;
+        }
         follow_commands(commands, Arc::clone(&control), move || ending.handle_end()).map_err(gone())?;
         Ok(WorkerStart { channel: EventChannel(EventSink::Supervisor(link)), config, control })
     }
@@ -172,13 +178,13 @@ impl EventChannel {
 
     /// Sends heartbeats until the process ends, on a thread that waits for nothing else. The first worker process sends
     /// them for the others, whose messages it waits for.
-    pub(crate) fn start_heartbeat(&self) {
+    pub(crate) fn start_heartbeat(&self, lease: Arc<LeaseGuard>) {
         if matches!(self.0, EventSink::Leader(_)) {
             return;
         }
         let channel = self.clone();
         let beat = move || loop {
-            channel.send(&WorkerEvent::Alive);
+            channel.send(&WorkerEvent::Alive { heartbeat: lease.begin_heartbeat() });
             std::thread::sleep(WORKER_HEARTBEAT_INTERVAL);
         };
         // If the system cannot start this thread, it cannot start the training either, which reports the error.
@@ -213,6 +219,12 @@ fn follow_commands(
                 Ok(WorkerCommand::Checkpoint) => control.checkpoint.store(true, Ordering::Release),
                 Ok(WorkerCommand::Pause { point }) => control.pause.set_point(point),
                 Ok(WorkerCommand::Alive) => {}
+                Ok(WorkerCommand::LeaseRenewed { heartbeat }) => control.lease.record_renewal(heartbeat),
+                Ok(WorkerCommand::LeaseLost) => {
+                    // Standard error is the attempt's log.
+                    eprintln!("saggar worker: another server owns the job now; the attempt ends");
+                    std::process::exit(EXIT_TRY_AGAIN);
+                }
                 Ok(WorkerCommand::Start(_) | WorkerCommand::Refuse { .. }) | Err(_) => std::process::exit(EXIT_BROKEN),
             }
         }

@@ -35,6 +35,7 @@ impl WorkerAttempt<'_> {
         let claimed = |make: &dyn Fn() -> Result<DatasetInfo, AttemptFailure>| {
             let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset {}: {error}", step.dataset));
             rights.claim_dataset(&step.dataset).map_err(denied)?;
+            self.control.lease.wait_until_sure();
             let made = make();
             if made.is_err() {
                 rights.release_dataset(&step.dataset);

@@ -17,6 +17,7 @@ use saggar_store::{
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
 use super::initial_state::find_initial_state;
+use super::lease_guard::end_fenced;
 use super::log_placeholders::LogPlaceholders;
 use super::logged_items::LoggedItemWriter;
 use super::metering::UsageCounters;
@@ -90,6 +91,18 @@ impl WorkerJobContext {
         let reason = format!("{refused}; {}", refused.hint());
         self.parts.channel.send(&WorkerEvent::PublicationRefused { model: model.to_owned(), reason: reason.clone() });
         Err(PluginError::job(reason))
+    }
+
+    /// Waits until no other server can own the job, and refuses if one has announced a newer attempt.
+    fn check_ownership(&self) -> Result<(), PluginError> {
+        self.parts.control.lease.wait_until_sure();
+        let AttemptConfig { job, epoch, .. } = &self.parts.start;
+        let checked = self.parts.runtime.block_on(self.parts.checkpoints.check_epoch(job, *epoch));
+        match checked {
+            Ok(()) => Ok(()),
+            Err(error @ CheckpointError::Fenced { .. }) => end_fenced(&error),
+            Err(error) => Err(PluginError::job(error.to_string())),
+        }
     }
 
     /// Returns the context's counters, for the usage report.
@@ -202,6 +215,7 @@ impl JobContext for WorkerJobContext {
         let bytes: usize = checkpoint.variables.iter().map(|variable| variable.bytes.len()).sum();
         let save = self.parts.checkpoints.save(job, *epoch, &checkpoint);
         let saved = match self.parts.room.reserve(bytes as u64) {
+            Ok(()) if !self.parts.control.lease.is_sure() => Err(CheckpointError::Unsure { job: job.clone() }),
             Ok(()) => self.parts.runtime.block_on(save),
             Err(full) => Err(full.into()),
         };
@@ -209,16 +223,14 @@ impl JobContext for WorkerJobContext {
         self.parts.control.checkpoint.store(false, Ordering::Release);
         let info = match saved {
             Ok(info) => info,
+            Err(error @ CheckpointError::Fenced { .. }) => end_fenced(&error),
             Err(error) => {
                 // The previous checkpoint is intact; the next try is when the next one is due.
                 self.timer.record_failed(Instant::now(), step);
                 let reason = error.to_string();
                 self.parts
                     .channel
-                    .send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason: reason.clone() });
-                if matches!(error, CheckpointError::Fenced { .. }) {
-                    return Err(PluginError::job(reason));
-                }
+                    .send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason });
                 return Ok(());
             }
         };
@@ -233,7 +245,11 @@ impl JobContext for WorkerJobContext {
             keep_best: spec.checkpoint_keep_best.clone(),
             keep_steps: kept_steps.clone(),
         };
-        if let Err(error) = self.parts.runtime.block_on(self.parts.checkpoints.prune(job, &retention)) {
+        let pruned = match self.parts.control.lease.is_sure() {
+            true => self.parts.runtime.block_on(self.parts.checkpoints.prune(job, *epoch, &retention)),
+            false => Err(CheckpointError::Unsure { job: job.clone() }),
+        };
+        if let Err(error) = pruned {
             self.parts
                 .channel
                 .send(&WorkerEvent::Log { level: "warn".to_owned(), line: format!("old checkpoints stay: {error}") });
@@ -281,6 +297,7 @@ impl JobContext for WorkerJobContext {
                 Some(self.step),
             ),
         };
+        self.check_ownership()?;
         let published = self.parts.models.publish(&publication).map_err(|error| {
             self.parts.rights.release_model(model);
             PluginError::job(error.to_string())
@@ -296,6 +313,7 @@ impl JobContext for WorkerJobContext {
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
+        self.check_ownership()?;
         let room = self.parts.room.reserve(data.len() as u64);
         let written = room.and_then(|()| self.parts.home.job_files().write_output(&self.parts.start.job, path, data));
         written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;

@@ -189,6 +189,7 @@ impl PredictionAttempt<'_> {
         let file = answers.to_safetensors()?;
         let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
         self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
+        self.control.lease.wait_until_sure();
         self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file).map_err(|error| lost(&error))?;
         Ok(())
     }

@@ -155,8 +155,9 @@ impl CheckpointExportReader {
         if let Some((_, part)) = self.shared.as_ref().filter(|(shared, _)| *shared == number) {
             return Ok(part.slice(place));
         }
-        let sha256 = &self.parts[number].sha256;
-        let part = load::read_with_retry(&self.objects, &part_object_name(&self.folder, sha256), Some(sha256)).await;
+        let stored = &self.parts[number];
+        let name = part_object_name(&self.folder, stored);
+        let part = load::read_with_retry(&self.objects, &name, Some(&stored.sha256)).await;
         let part = part.map_err(|reason| damaged_error(&self.entry, reason))?;
         if part.len() as u64 != self.parts[number].bytes {
             return Err(damaged_error(&self.entry, format!("part number {number} has {} bytes", part.len())));

@@ -2,7 +2,7 @@
 
 use saggar_clock::UnixMillis;
 
-use super::manifest::CheckpointManifest;
+use super::manifest::{CheckpointManifest, CheckpointPart};
 use super::{CheckpointInfo, CheckpointStore};
 use crate::digest::Digest;
 use crate::error::CheckpointError;
@@ -18,8 +18,17 @@ pub(super) fn checkpoint_folder(job: &str) -> Result<String, CheckpointError> {
 }
 
 /// Returns the object name of a part.
-pub(super) fn part_object_name(folder: &str, digest: &Digest) -> String {
-    format!("{folder}/parts/{digest}")
+pub(super) fn part_object_name(folder: &str, part: &CheckpointPart) -> String {
+    let digest = &part.sha256;
+    match part.epoch {
+        None => format!("{folder}/parts/{digest}"),
+        Some(epoch) => format!("{folder}/parts/{epoch:020}/{digest}"),
+    }
+}
+
+/// Returns the epoch that the part of this object name belongs to; `None` if all epochs share it.
+pub(super) fn part_epoch(folder: &str, name: &str) -> Option<u64> {
+    name.strip_prefix(folder)?.strip_prefix("/parts/")?.split_once('/')?.0.parse().ok()
 }
 
 /// The parsed name of a manifest. Orders by epoch, then by step.

@@ -130,7 +130,7 @@ async fn load(
     }
     let mut parts: Vec<Bytes> = Vec::with_capacity(manifest.parts.len().min(1 << 16));
     for part in &manifest.parts {
-        let name = part_object_name(folder, &part.sha256);
+        let name = part_object_name(folder, part);
         parts.push(read_with_retry(&checkpoints.objects, &name, Some(&part.sha256)).await?);
     }
     let info = entry.info(&manifest, digest);
@@ -228,16 +228,15 @@ async fn verify_one(
     folder: &str,
     job: &str,
     entry: &ManifestEntry,
-    parts: &mut HashMap<Digest, Result<(), String>>,
+    parts: &mut HashMap<String, Result<(), String>>,
 ) -> Result<CheckpointInfo, CheckpointLoadError> {
     let (manifest, digest) = read_own_manifest(checkpoints, job, entry).await?;
     for part in &manifest.parts {
-        let known = match parts.entry(part.sha256) {
+        let name = part_object_name(folder, part);
+        let known = match parts.entry(name.clone()) {
             hash_map::Entry::Occupied(known) => known.into_mut(),
             hash_map::Entry::Vacant(unknown) => {
-                let found =
-                    read_with_retry(&checkpoints.objects, &part_object_name(folder, &part.sha256), Some(&part.sha256))
-                        .await;
+                let found = read_with_retry(&checkpoints.objects, &name, Some(&part.sha256)).await;
                 unknown.insert(found.map(drop))
             }
         };

@@ -4,7 +4,7 @@
 //! {"format":3,"sha256":"…","body":{"job":"…","step":100,…}}
 //! ```
 //!
-//! Format 2 is format 3 without the autotuned kernel choices, and format 1 is format 2 without metrics. Both are read
+//! Format 4 is format 3 with parts that belong to one epoch; it is written only if there are such parts. Format 2 is format 3 without the autotuned kernel choices, and format 1 is format 2 without metrics. Both are read
 //! but no longer written.
 //!
 //! The digest covers the format's number and the body's text, so a flipped bit in either is detected as damage, and
@@ -22,8 +22,10 @@ use super::pack::PartRange;
 use super::{CheckpointInfo, DatasetPosition, VariableKind};
 use crate::digest::{Digest, Sha256Hasher};
 
-/// The version of the format that this build writes.
-pub(crate) const FORMAT: u64 = 3;
+/// The newest version of the format that this build writes.
+pub(crate) const FORMAT: u64 = 4;
+/// The version that it writes if no part belongs to an epoch.
+const FORMAT_WITHOUT_EPOCHS: u64 = 3;
 /// The format versions that this build reads.
 pub(crate) const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
@@ -41,6 +43,9 @@ struct ManifestEnvelope {
 pub(super) struct CheckpointPart {
     pub(super) sha256: Digest,
     pub(super) bytes: u64,
+    /// The fencing epoch whose parts it is among; `None` among those that all epochs share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) epoch: Option<u64>,
 }
 
 /// A variable without its bytes.
@@ -85,8 +90,10 @@ impl CheckpointManifest {
     /// Encodes the manifest, and returns the text and the digest in it.
     pub(super) fn encode(&self) -> Result<(Vec<u8>, Digest), serde_json::Error> {
         let body = serde_json::value::to_raw_value(self)?;
-        let sha256 = body_digest(FORMAT, body.get());
-        let mut text = serde_json::to_vec(&ManifestEnvelope { format: FORMAT, sha256, body })?;
+        let has_epochs = self.parts.iter().any(|part| part.epoch.is_some());
+        let format = if has_epochs { FORMAT } else { FORMAT_WITHOUT_EPOCHS };
+        let sha256 = body_digest(format, body.get());
+        let mut text = serde_json::to_vec(&ManifestEnvelope { format, sha256, body })?;
         text.push(b'\n');
         Ok((text, sha256))
     }
@@ -166,7 +173,7 @@ mod tests {
             positions: vec![DatasetPosition { seed: Some(u64::MAX), ..DatasetPosition::default() }],
             state: vec![(0, 0, 3)],
             variables: Vec::new(),
-            parts: vec![CheckpointPart { sha256: Digest::of(b"x"), bytes: 3 }],
+            parts: vec![CheckpointPart { sha256: Digest::of(b"x"), bytes: 3, epoch: None }],
             metrics: [("loss".to_owned(), 1.0 / 102.0)].into(),
         }
     }
@@ -201,8 +208,8 @@ mod tests {
     #[test]
     fn an_unknown_format_is_distinguished_from_damage() {
         let body = RawValue::from_string(r#"{"whatever":true}"#.to_owned()).unwrap();
-        let envelope = ManifestEnvelope { format: 4, sha256: body_digest(4, body.get()), body };
+        let envelope = ManifestEnvelope { format: 5, sha256: body_digest(5, body.get()), body };
         let text = serde_json::to_vec(&envelope).unwrap();
-        assert_eq!(CheckpointManifest::decode(&text), Err(ManifestDecodeError::OtherFormat(4)));
+        assert_eq!(CheckpointManifest::decode(&text), Err(ManifestDecodeError::OtherFormat(5)));
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
-use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_object_name};
+use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_epoch, part_object_name};
+use super::save::check_newest_epoch;
 use super::manifest::{CheckpointManifest, CheckpointPart};
 use super::{CheckpointInfo, CheckpointStore};
 use crate::error::{CheckpointError, StoreError};
@@ -88,7 +89,7 @@ impl StoredParts {
 
     /// Returns whether all parts of a manifest exist with the right size.
     fn contains_parts_of(&self, folder: &str, manifest: &ManifestSummary) -> bool {
-        manifest.parts.iter().all(|part| self.0.get(&part_object_name(folder, &part.sha256)) == Some(&part.bytes))
+        manifest.parts.iter().all(|part| self.0.get(&part_object_name(folder, part)) == Some(&part.bytes))
     }
 }
 
@@ -237,12 +238,14 @@ async fn best_manifest_name(
 pub(super) async fn prune(
     checkpoints: &CheckpointStore,
     job: &str,
+    epoch: u64,
     retention: &Retention,
 ) -> Result<usize, CheckpointError> {
     let folder = checkpoint_folder(job)?;
     let objects = &checkpoints.objects;
     let parts = StoredParts::list(checkpoints, &folder).await?;
     let entries = list_entries(checkpoints, &folder).await?;
+    check_newest_epoch(checkpoints, job, &folder, epoch, &entries).await?;
     let best = match &retention.keep_best {
         Some(by) => best_manifest_name(checkpoints, &folder, &parts, &entries, by).await?,
         None => None,
@@ -253,7 +256,7 @@ pub(super) async fn prune(
         let is_best = best.as_ref() == Some(&entry.file);
         // A pinned checkpoint is deleted the next time.
         let is_kept = is_best || retention.keep_steps.contains(&entry.step);
-        let goes = resumable >= retention.keep_last.max(1) && !is_kept;
+        let goes = resumable >= retention.keep_last.max(1) && !is_kept && entry.epoch <= epoch;
         if goes && objects.delete_unless_pinned(&entry.file).await? {
             deleted += 1;
             continue;
@@ -264,14 +267,16 @@ pub(super) async fn prune(
         if parts.contains_parts_of(&folder, &manifest) {
             resumable += 1;
         }
-        used.extend(manifest.parts.iter().map(|part| part_object_name(&folder, &part.sha256)));
+        used.extend(manifest.parts.iter().map(|part| part_object_name(&folder, part)));
     }
     lock_manifest_cache(checkpoints).retain_in_folder(&folder, &stay);
     if deleted > 0 {
         // After a power loss, a manifest without its parts would be listed but useless.
         objects.sync_folder(&folder)?;
     }
-    for part in parts.0.keys().filter(|part| !used.contains(*part)) {
+    // A newer attempt can have written parts whose manifest does not exist yet.
+    let is_own = |part: &String| part_epoch(&folder, part).is_none_or(|of| of <= epoch);
+    for part in parts.0.keys().filter(|part| !used.contains(*part) && is_own(part)) {
         checkpoints.durable_parts.lock().remove(part);
         objects.delete(part).await?;
     }

@@ -28,16 +28,27 @@ pub(super) async fn claim(checkpoints: &CheckpointStore, job: &str, epoch: u64) 
 }
 
 /// Returns `Fenced` unless this epoch is the newest.
-async fn check_fencing_epoch(
+pub(super) async fn check_fencing_epoch(
     checkpoints: &CheckpointStore,
     job: &str,
     folder: &str,
     epoch: u64,
 ) -> Result<(), CheckpointError> {
+    let saved = list_entries(checkpoints, folder).await?;
+    check_newest_epoch(checkpoints, job, folder, epoch, &saved).await
+}
+
+/// Returns `Fenced` unless this epoch is the newest. `saved` are the job's manifests.
+pub(super) async fn check_newest_epoch(
+    checkpoints: &CheckpointStore,
+    job: &str,
+    folder: &str,
+    epoch: u64,
+    saved: &[ManifestEntry],
+) -> Result<(), CheckpointError> {
     let prefix = format!("{folder}/epochs/");
     let claims = checkpoints.objects.list(&format!("{folder}/epochs")).await?;
     let claimed = claims.iter().filter_map(|it| it.name.strip_prefix(&prefix)?.parse().ok());
-    let saved = list_entries(checkpoints, folder).await?;
     let newest = claimed.chain(saved.iter().map(|entry| entry.epoch)).max().unwrap_or(0);
     if newest > epoch {
         return Err(CheckpointError::Fenced { job: job.to_owned(), epoch, newest });
@@ -63,9 +74,10 @@ pub(super) async fn save(
     });
     let variables = variables.collect();
     let state = packer.add(&Bytes::copy_from_slice(&checkpoint.state));
+    let part_epoch = checkpoints.has_parts_by_epoch.then_some(epoch);
     let mut parts = Vec::with_capacity(packer.parts.len());
     for stretches in packer.parts {
-        parts.push(put_part(checkpoints, &folder, stretches).await?);
+        parts.push(put_part(checkpoints, &folder, part_epoch, stretches).await?);
     }
     let manifest = CheckpointManifest {
         job: job.to_owned(),
@@ -116,6 +128,7 @@ fn validate_variables(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>
 async fn put_part(
     checkpoints: &CheckpointStore,
     folder: &str,
+    epoch: Option<u64>,
     stretches: Vec<Bytes>,
 ) -> Result<CheckpointPart, CheckpointError> {
     let objects = &checkpoints.objects;
@@ -127,13 +140,14 @@ async fn put_part(
     });
     let interrupted = |_| StoreError::Interrupted { name: folder.to_owned() };
     let (sha256, stretches) = hashed.await.map_err(interrupted)?;
-    let name = part_object_name(folder, &sha256);
+    let part = CheckpointPart { sha256, bytes, epoch };
+    let name = part_object_name(folder, &part);
     let is_known = || checkpoints.durable_parts.lock().contains(&name);
     if !is_known() || objects.size(&name).await? != Some(bytes) {
         objects.ensure(&name, &sha256, stretches.into_iter().collect()).await?;
         checkpoints.durable_parts.lock().insert(name);
     }
-    Ok(CheckpointPart { sha256, bytes })
+    Ok(part)
 }
 
 /// Writes the manifest, which makes the checkpoint exist.

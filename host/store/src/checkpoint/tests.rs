@@ -14,10 +14,13 @@ use crate::limits::OWN_PART_BYTES_MIN;
 mod exporting;
 mod faults;
 mod object_store_faults;
+mod replaced_writers;
 mod retention;
 
 const JOB: &str = "01JOB";
 const PLUGIN: &str = "plugin-1";
+/// An epoch that no other one replaces.
+const NEWEST_EPOCH: u64 = u64::MAX;
 
 fn variable(name: &str, kind: VariableKind, bytes: Vec<u8>) -> SavedVariable {
     let descriptor = Descriptor::new(DType::U8, Shape::new([bytes.len()]).unwrap());
@@ -279,13 +282,13 @@ async fn pruning_keeps_whole_checkpoints_and_their_parts() {
     let manifest = std::fs::read(&oldest).unwrap();
     // The newest is damaged, so it is not one of the two that are kept.
     std::fs::write(folder.join(format!("{:020}-1.json", 4)), "x").unwrap();
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 1);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(2)).await.unwrap(), 1);
     assert_eq!(latest_step(&checkpoints).await, Some(3));
     assert_eq!(files_below(&folder.join("parts")).len(), 4);
     // A deleted manifest that reappears after a power loss changes nothing.
     std::fs::write(&oldest, manifest).unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(3));
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(0)).await.unwrap(), 2);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(0)).await.unwrap(), 2);
     assert_eq!(checkpoints.list(JOB).await.unwrap().len(), 1);
     // Pruned parts that are needed again are written again.
     checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();

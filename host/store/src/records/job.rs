@@ -3,7 +3,7 @@
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, PausePoint, StateReason};
+use super::{JobOrders, JobState, PausePoint, StateReason};
 use crate::rights::AccessRights;
 
 /// A job to submit.
@@ -29,6 +29,8 @@ pub struct NewJob {
     pub pause: Option<PausePoint>,
     /// Submitting again with the same key returns the same job.
     pub idempotency_key: Option<String>,
+    /// The storage that its files are in: servers with other storage do not run it. Empty if every server has them.
+    pub storage: String,
 }
 
 /// The scheduling parameters of a job.
@@ -109,6 +111,17 @@ pub struct JobRecord {
     pub epoch: u64,
     /// Number of attempts started.
     pub attempts: u32,
+    /// The name of the server that runs its newest attempt, or ran it. Empty if the records have one server only.
+    pub server: String,
+    /// The identifier of that server's state directory.
+    #[serde(skip)]
+    pub server_id: String,
+    /// The token of the claim, which a [`JobLease`] must have too.
+    #[serde(skip)]
+    pub claim: String,
+    /// What its attempt is ordered to do.
+    #[serde(skip)]
+    pub orders: JobOrders,
     /// Position in a listing; the cursor of [`JobFilter`](super::JobFilter).
     pub cursor: u64,
 }
@@ -132,6 +145,8 @@ pub struct QueuedJob {
     pub backoff_ms: UnixMillis,
     /// The reason why it was requeued; empty if it never ran.
     pub reason: StateReason,
+    /// The storage that its files are in; empty if every server has them.
+    pub storage: String,
 }
 
 /// The fields of an active job that scheduling others needs.
@@ -147,8 +162,10 @@ pub struct ActiveJob {
     pub owner: Option<String>,
     /// Its scheduling parameters.
     pub demand: SchedulingRequest,
-    /// The pool whose slots its attempt occupies.
+    /// The pool whose slots its attempt occupies, of the server that runs it.
     pub pool: String,
+    /// The identifier of that server.
+    pub server_id: String,
     /// The time its attempt was claimed.
     pub started_ms: UnixMillis,
     /// `Starting`, `Running` or `Stopping`.
@@ -177,6 +194,9 @@ pub struct JobLease {
     pub attempt: u32,
     /// The fencing epoch.
     pub epoch: u64,
+    /// The random token of the claim. A database that lost its newest commits could give the same epoch twice.
+    #[serde(default)]
+    pub claim: String,
 }
 
 /// A claimed job.

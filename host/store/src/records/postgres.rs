@@ -21,6 +21,7 @@ use crate::limits::POSTGRES_RETRY_MS_MAX;
 
 mod connection;
 mod failure;
+mod inspection;
 mod pool;
 mod schema;
 mod settings;
@@ -28,6 +29,8 @@ mod settings;
 pub(super) mod tests;
 mod tls;
 mod values;
+
+pub use inspection::{DatabaseInspection, inspect_database};
 
 use connection::WriteMarker;
 use failure::{FailureKind, PostgresError};
@@ -179,6 +182,10 @@ impl RecordsEngine for PostgresRecords {
 
     fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.repeat(|| self.attempt_write(&body))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn free_log_space(&self) {

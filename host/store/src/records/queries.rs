@@ -18,6 +18,7 @@ use crate::error::RecordError;
 mod annotation;
 pub(super) mod event;
 mod job;
+mod lease;
 mod membership;
 mod pause;
 mod pipeline;

@@ -20,6 +20,9 @@ pub(super) trait RecordsEngine: std::fmt::Debug + Send + Sync {
     /// Returns what the body returned; `Database`.
     fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError>;
 
+    /// Returns whether several servers can use the records.
+    fn is_shared(&self) -> bool;
+
     /// Frees the disk space that a batch of a removal used, if that is quick. A failure has no consequences.
     fn free_log_space(&self);
 
@@ -47,8 +50,19 @@ pub(super) trait SqlSession {
     /// whose writes are serial does nothing.
     fn lock(&self, lock: RecordLock<'_>) -> TransactionResult<()>;
 
+    /// Returns the clock by which leases end. It continues during the transaction.
+    fn lease_clock(&self) -> TransactionResult<LeaseClock>;
+
     /// Returns the dialect, for the queries that need a different text in each.
     fn dialect(&self) -> SqlDialect;
+}
+
+/// The clock of leases, in milliseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseClock {
+    pub(super) now_ms: u64,
+    /// When the database's server started; before that, no lease could be renewed. 0 if it is this process.
+    pub(super) started_ms: u64,
 }
 
 /// A dialect of SQL.

@@ -5,14 +5,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_iter};
+use saggar_clock::{Clock, SystemClock};
 
 use super::session::{
-    RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError, TransactionResult,
+    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError, TransactionResult,
     column_error,
 };
 use crate::durable;
@@ -24,7 +26,7 @@ mod tests;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 12] = [
+pub(super) const SCHEMAS: [&str; 13] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -37,6 +39,7 @@ pub(super) const SCHEMAS: [&str; 12] = [
     include_str!("sqlite/annotations.sql"),
     include_str!("sqlite/reused_runs.sql"),
     include_str!("sqlite/populations.sql"),
+    include_str!("sqlite/leases.sql"),
 ];
 
 /// Prepared statements of a connection. All queries together are fewer.
@@ -47,6 +50,14 @@ const STATEMENTS_CACHED: usize = 128;
 pub(super) struct SqliteRecords {
     path: PathBuf,
     connection: Mutex<Connection>,
+    /// The clock of leases.
+    clock: Arc<dyn Clock>,
+}
+
+/// An open transaction.
+struct SqliteSession<'a> {
+    transaction: Transaction<'a>,
+    clock: &'a dyn Clock,
 }
 
 impl From<rusqlite::Error> for TransactionError {
@@ -88,9 +99,9 @@ impl SqlRow for Row<'_> {
     }
 }
 
-impl SqlSession for Transaction<'_> {
+impl SqlSession for SqliteSession<'_> {
     fn execute(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<usize> {
-        Ok(self.prepare_cached(sql)?.execute(params_from_iter(params))?)
+        Ok(self.transaction.prepare_cached(sql)?.execute(params_from_iter(params))?)
     }
 
     fn query(
@@ -99,7 +110,7 @@ impl SqlSession for Transaction<'_> {
         params: &[SqlValue<'_>],
         each: &mut dyn FnMut(&dyn SqlRow) -> TransactionResult<()>,
     ) -> TransactionResult<()> {
-        let mut statement = self.prepare_cached(sql)?;
+        let mut statement = self.transaction.prepare_cached(sql)?;
         let mut rows = statement.query(params_from_iter(params))?;
         while let Some(row) = rows.next()? {
             each(row)?;
@@ -110,6 +121,10 @@ impl SqlSession for Transaction<'_> {
     fn lock(&self, _lock: RecordLock<'_>) -> TransactionResult<()> {
         // Immediate transactions are serial.
         Ok(())
+    }
+
+    fn lease_clock(&self) -> TransactionResult<LeaseClock> {
+        Ok(LeaseClock { now_ms: self.clock.now_ms(), started_ms: 0 })
     }
 
     fn dialect(&self) -> SqlDialect {
@@ -127,6 +142,13 @@ impl SqliteRecords {
         durable::make_private_file(path)
             .map_err(|source| RecordError::Database { database: path.display().to_string(), source: source.into() })?;
         SqliteRecords::from_connection(path, Connection::open(path))
+    }
+
+    /// Ends leases by this clock.
+    #[cfg(test)]
+    pub(super) fn with_clock(mut self, clock: Arc<dyn Clock>) -> SqliteRecords {
+        self.clock = clock;
+        self
     }
 
     /// Opens an empty database in memory.
@@ -147,8 +169,8 @@ impl SqliteRecords {
             Ok(connection)
         });
         let connection = connection.map_err(|error| database_error(path, error))?;
-        let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
-        records.transaction(TransactionBehavior::Immediate, |tx| records.migrate(tx))?;
+        let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection), clock: Arc::new(SystemClock) };
+        records.transaction(TransactionBehavior::Immediate, |session| records.migrate(&session.transaction))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
             tracing::warn!(path = %path.display(), %error, "disk space of removed records was not freed; `saggar gc` tries again");
         }
@@ -177,13 +199,14 @@ impl SqliteRecords {
     fn transaction<T>(
         &self,
         behaviour: TransactionBehavior,
-        body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>,
+        body: impl FnOnce(&SqliteSession<'_>) -> TransactionResult<T>,
     ) -> Result<T, RecordError> {
         let mut connection = self.connection();
         let run = || -> TransactionResult<T> {
-            let tx = connection.transaction_with_behavior(behaviour)?;
-            let value = body(&tx)?;
-            tx.commit()?;
+            let transaction = connection.transaction_with_behavior(behaviour)?;
+            let session = SqliteSession { transaction, clock: &*self.clock };
+            let value = body(&session)?;
+            session.transaction.commit()?;
             Ok(value)
         };
         run().map_err(|failure| match failure {
@@ -200,6 +223,11 @@ impl RecordsEngine for SqliteRecords {
 
     fn write<T>(&self, body: impl Fn(&dyn SqlSession) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.transaction(TransactionBehavior::Immediate, |tx| body(tx))
+    }
+
+    fn is_shared(&self) -> bool {
+        // One server holds the lock of the state directory.
+        false
     }
 
     fn free_log_space(&self) {

@@ -6,6 +6,9 @@ use crate::limits::SERIES_MAX;
 
 pub(super) mod bounds;
 mod events;
+mod lease_clock;
+mod lease_simulation;
+pub(super) mod leases;
 mod pause;
 mod pipelines;
 mod rights;

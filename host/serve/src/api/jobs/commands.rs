@@ -100,7 +100,7 @@ pub(crate) async fn checkpoint(
     sight: ProjectScope,
     VisibleJob(job): VisibleJob,
 ) -> Result<Json<JobDocument>, ApiError> {
-    if !app.jobs().request_checkpoint(&job.id) {
+    if !app.jobs().request_checkpoint(&job).await? {
         let (state, hint) = (job.state.name().to_owned(), "only a running job can be checkpointed".to_owned());
         return Err(JobError::State { name: job.name, state, hint }.into());
     }

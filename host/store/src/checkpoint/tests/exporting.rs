@@ -94,15 +94,15 @@ async fn an_export_pins_its_checkpoint_against_pruning() {
     let reader = open_store(directory.path());
     let export = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();
     let another = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "it is being read");
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0, "it is being read");
     let file = collect_export(export).await.unwrap();
     assert_eq!(
         SafeTensors::deserialize(&file).unwrap().tensor("bias").unwrap().data(),
         &checkpoint(1).variables[0].bytes[..]
     );
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "another one still reads it");
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0, "another one still reads it");
     drop(another);
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 1);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 1);
     assert!(matches!(reader.export(JOB, &CheckpointQuery::Step(1)).await, Err(CheckpointError::NotFound { .. })));
 }
 
@@ -154,7 +154,7 @@ fn concurrent_exports_and_prunes_give_whole_files_or_errors() {
         wait(Box::pin(async move {
             for step in 1..=60 {
                 checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();
-                checkpoints.prune(JOB, &Retention::last(1)).await.unwrap();
+                checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap();
             }
         }));
         is_over.store(true, std::sync::atomic::Ordering::Release);

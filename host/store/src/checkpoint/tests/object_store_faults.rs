@@ -14,7 +14,7 @@ use object_store::*;
 use crate::objects::files::LocalObjectStore;
 
 use super::{
-    BestMetric, CheckpointError, CheckpointStore, JOB, MetricMode, ObjectStorage, PLUGIN, Retention, checkpoint,
+    BestMetric, CheckpointError, CheckpointStore, JOB, MetricMode, NEWEST_EPOCH, ObjectStorage, PLUGIN, Retention, checkpoint,
     latest_step, open_store, store_with_checkpoints,
 };
 
@@ -159,12 +159,12 @@ async fn a_save_survives_a_fault_at_every_operation() {
 
 #[tokio::test]
 async fn a_prune_survives_a_fault_at_every_operation() {
-    let prune = async |it: &CheckpointStore| it.prune(JOB, &Retention::last(1)).await.map(drop);
+    let prune = async |it: &CheckpointStore| it.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.map(drop);
     fail_each_operation(&[1, 2, 3], prune, async |done, reopened| {
         assert_eq!(latest_step(reopened).await, Some(3));
         // The next pruning removes what an interrupted one left.
         if done {
-            assert_eq!(reopened.prune(JOB, &Retention::last(1)).await.unwrap(), 0);
+            assert_eq!(reopened.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0);
         }
     })
     .await;
@@ -208,14 +208,14 @@ async fn a_prune_reads_each_manifest_once() {
     for step in 1..=6 {
         checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();
         let before = store.calls.load(Ordering::SeqCst);
-        assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 0);
+        assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap(), 0);
         operations.push(store.calls.load(Ordering::SeqCst) - before);
     }
-    // Two operations list parts and manifests, and one reads the new manifest.
-    assert_eq!(operations, [3; 6]);
+    // Three operations list parts, manifests and announced epochs, and one reads the new manifest.
+    assert_eq!(operations, [4; 6]);
     // Removing the job's checkpoints clears the cache.
     checkpoints.remove_all(JOB).await.unwrap();
     checkpoints.save(JOB, 1, &checkpoint(7)).await.unwrap();
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0);
     assert_eq!(latest_step(&checkpoints).await, Some(7));
 }

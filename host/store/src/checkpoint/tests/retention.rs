@@ -49,7 +49,7 @@ async fn the_best_checkpoint_is_found_from_manifests_alone() {
 async fn retention_keeps_the_newest_and_the_best_checkpoint() {
     let (directory, checkpoints) = store_with_losses(&[0.5, 0.0625, 0.25, 0.125, 0.375]).await;
     let retention = Retention { keep_last: 2, keep_best: Some(best_loss(MetricMode::Min)), keep_steps: Vec::new() };
-    assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 2);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap(), 2);
     assert_eq!(steps(&checkpoints).await, [5, 4, 2]);
     let parts = directory.path().join("checkpoints").join(JOB).join("parts");
     assert_eq!(files_below(&parts).len(), 6);
@@ -58,12 +58,12 @@ async fn retention_keeps_the_newest_and_the_best_checkpoint() {
     }
     // A new best replaces the old one, and is also among the newest.
     checkpoints.save(JOB, 1, &with_loss(6, 0.03125)).await.unwrap();
-    checkpoints.prune(JOB, &retention).await.unwrap();
+    checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6, 5]);
     // If no checkpoint has the metric, only the newest are kept.
     let by_nothing = BestMetric { metric: "nothing".to_owned(), mode: MetricMode::Max };
     let retention = Retention { keep_last: 1, keep_best: Some(by_nothing), keep_steps: Vec::new() };
-    checkpoints.prune(JOB, &retention).await.unwrap();
+    checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6]);
 }
 
@@ -71,10 +71,10 @@ async fn retention_keeps_the_newest_and_the_best_checkpoint() {
 async fn retention_keeps_the_checkpoints_of_given_steps_as_long_as_they_are_given() {
     let (_directory, checkpoints) = store_with_checkpoints(&[1, 2, 3, 4]).await;
     let retention = Retention { keep_steps: vec![2, 9], ..Retention::last(1) };
-    checkpoints.prune(JOB, &retention).await.unwrap();
+    checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [4, 2]);
     assert_eq!(checkpoints.load_step(JOB, 2, Some(PLUGIN)).await.unwrap().1.step, 2);
-    checkpoints.prune(JOB, &Retention::last(1)).await.unwrap();
+    checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [4]);
 }
 
@@ -94,10 +94,10 @@ async fn a_checkpoint_with_missing_parts_is_never_the_best() {
 #[tokio::test]
 async fn a_manifest_damaged_after_caching_is_read_again() {
     let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(2)).await.unwrap(), 0);
     let newest = checkpoints.list(JOB).await.unwrap().remove(0);
     std::fs::write(directory.path().join(newest.file), "x").unwrap();
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "it does not count");
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0, "it does not count");
     assert_eq!(latest_step(&checkpoints).await, Some(1));
 }
 
@@ -209,7 +209,7 @@ async fn checkpoints_of_older_builds_are_read() {
     assert_eq!(found, expected);
     // The next attempt resumes from there, in this build's format.
     checkpoints.save(JOB, 3, &checkpoint(1201)).await.unwrap();
-    assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
+    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(2)).await.unwrap(), 0);
     assert_eq!(checkpoints.verify(JOB).await.unwrap().iter().filter(|it| it.outcome.is_ok()).count(), 2);
 }
 

@@ -13,7 +13,7 @@ use super::settings::ConnectionSettings;
 use super::tls::TlsSetup;
 use super::{PostgresError, values};
 use crate::limits::RECORDS_BUSY_MS;
-use crate::records::session::{RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult};
+use crate::records::session::{LeaseClock, RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult};
 
 /// The numbers of advisory locks. All are released at the end of a transaction, so that a pooler that gives a connection
 /// to another client after each transaction can stand in between.
@@ -166,6 +166,13 @@ impl SqlSession for PostgresConnection {
             RecordLock::EventSequence => number(advisory_locks::EVENT_SEQUENCE),
         }?;
         Ok(())
+    }
+
+    fn lease_clock(&self) -> TransactionResult<LeaseClock> {
+        let session: &dyn SqlSession = self;
+        session.query_one("SELECT lease_clock_ms(), lease_clock_start_ms()", &[], |row| {
+            Ok(LeaseClock { now_ms: row.get(0)?, started_ms: row.get(1)? })
+        })
     }
 
     fn dialect(&self) -> SqlDialect {

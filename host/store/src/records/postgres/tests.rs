@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::error::is_disk_full;
-use crate::records::tests::{claim, new_job, point};
-use crate::records::{JobFilter, JobRecords, JobState, NewJob, StateReason};
+use crate::records::tests::{claim, leases, new_job, point};
+use crate::records::{
+    JobFilter, JobRecords, JobState, LeaseRecords, LeaseRenewal, NewJob, ServerIdentity, StateReason,
+};
 
 mod answer_cutter;
 pub(in crate::records) mod test_server;
@@ -33,7 +35,7 @@ fn servers_that_start_at_once_create_one_schema_and_newer_schemas_are_refused() 
     assert_eq!(records.submit(&new_job("p"), 1).unwrap().name, "p-1");
     records.write(|tx| tx.execute("UPDATE schema_version SET version = 99", &[])).unwrap();
     let error = PostgresRecords::open(&url).unwrap_err();
-    assert!(matches!(error, RecordError::NewerSchema { found: 99, newest: 1, .. }), "{error}");
+    assert!(matches!(error, RecordError::NewerSchema { found: 99, newest: 2, .. }), "{error}");
 }
 
 #[test]
@@ -207,6 +209,42 @@ fn a_write_whose_answer_is_lost_happens_once() {
     let queued = records.requeue(&claimed.lease, &StateReason::new("PREEMPTED", ""), 0, 6).unwrap();
     assert_eq!((cutter.cuts(), queued.state, queued.epoch), (4, JobState::Queued, 2));
     assert_eq!(direct.count_events(&submitted.id, "QUEUED").unwrap(), 1);
+}
+
+/// So do a claim for a server, a renewal, a job that is taken away, and the end of a job.
+#[test]
+fn a_write_of_a_lease_whose_answer_is_lost_happens_once() {
+    let Some(server) = TestServer::start() else { return };
+    let url = server.create_database();
+    let direct = PostgresRecords::open(&url).unwrap();
+    let cutter = AnswerCutter::start(server.port());
+    let records = PostgresRecords::open(&server.url_through(&url, cutter.port())).unwrap();
+    let id = direct.submit(&new_job("p"), 1).unwrap().id;
+    let claim = || {
+        cutter.cut_next_commit();
+        let identity = ServerIdentity { name: "a".to_owned(), ..ServerIdentity::default() };
+        records.claim_placed(&identity, false, &leases::place_all, 2).unwrap().remove(0).claim.lease
+    };
+    let first = claim();
+    assert_eq!((cutter.cuts(), first.attempt, direct.attempts(&id).unwrap().len()), (1, 1, 1));
+    cutter.cut_next_commit();
+    let renewed = records.renew_leases(std::slice::from_ref(&first)).unwrap();
+    assert!(matches!(renewed[0], LeaseRenewal::Renewed { .. }));
+    // The lease is over, and the database has run for longer than one.
+    let function = "CREATE OR REPLACE FUNCTION lease_clock_start_ms() RETURNS BIGINT LANGUAGE SQL AS 'SELECT 0::BIGINT'";
+    direct.write(|tx| tx.execute(function, &[])).unwrap();
+    direct.write(|tx| tx.execute("UPDATE jobs SET lease_until = 0", &[])).unwrap();
+    cutter.cut_next_commit();
+    let reaped = records.reap_expired(&leases::host_lost, 3).unwrap();
+    assert_eq!((cutter.cuts(), reaped.len(), reaped[0].epoch), (3, 1, 2));
+    assert_eq!(direct.count_events(&id, "LEASE_EXPIRED").unwrap(), 1);
+    let second = claim();
+    cutter.cut_next_commit();
+    let done = records.finish_job(&second, JobState::Succeeded, &StateReason::default(), 4).unwrap();
+    assert_eq!((cutter.cuts(), done.state, done.attempts), (5, JobState::Succeeded, 2));
+    assert_eq!(direct.count_events(&id, "SUCCEEDED").unwrap(), 1);
+    let spent = direct.usage_totals().unwrap();
+    assert_eq!(spent.len(), 1, "the usage is added once: {spent:?}");
 }
 
 /// The connection ends before COMMIT reaches the server, so nothing was recorded: the write is repeated.

@@ -3,13 +3,14 @@
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS};
-use super::{clamp_limit, comma_list, event, usage_totals};
+use super::{clamp_limit, comma_list, event, lease, usage_totals};
+use crate::durable;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
 use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 use crate::records::{
     ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
-    StateReason, field_rules, id,
+    ServerIdentity, StateReason, field_rules, id,
 };
 
 /// Returns `Invalid` if the job's fields are not valid.
@@ -50,8 +51,8 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     let id = id::new(now_ms);
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
-         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, \
-         pause) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+         steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, pause, \
+         storage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -72,6 +73,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
             new.owner,
             row::rights_text(&new.rights),
             row::pause_text(new.pause.as_ref()),
+            new.storage,
         ],
     )?;
     event::record(tx, &id, "SUBMITTED", "", now_ms)?;
@@ -160,22 +162,64 @@ pub(super) fn claim(
     now_ms: UnixMillis,
 ) -> TransactionResult<Option<ClaimedJob>> {
     tx.lock(RecordLock::Claim)?;
+    let claimed = claim_queued(tx, id, pool, &ServerIdentity::default(), now_ms)?;
+    match &claimed {
+        Some(claimed) => record_claim(tx, claimed, pool, now_ms)?,
+        None => drop(get(tx, id)?),
+    }
+    Ok(claimed)
+}
+
+/// Claims a job for a server, without the event. Returns `None` if it cannot start. The transaction holds the claim lock.
+pub(super) fn claim_queued(
+    tx: &dyn SqlSession,
+    id: &str,
+    pool: &str,
+    server: &ServerIdentity,
+    now_ms: UnixMillis,
+) -> TransactionResult<Option<ClaimedJob>> {
+    let until = lease::lease_end_ms(tx)?;
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
-         reason_code = '', reason_sentence = '' \
-         WHERE id = ?1 AND state = 'QUEUED' AND NOT paused AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
+         reason_code = '', reason_sentence = '', server = ?3, server_id = ?4, claim = ?5, lease_until = ?6, \
+         orders = '{{}}' WHERE id = ?1 AND state = 'QUEUED' AND NOT paused AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
     );
-    let Some(job) = tx.query_optional(&sql, params![id, now_ms], row::job_from_row)? else {
-        get(tx, id)?;
-        return Ok(None);
-    };
+    let claim = new_claim();
+    let values = params![id, now_ms, server.name, server.id, claim, until];
+    let Some(job) = tx.query_optional(&sql, values, row::job_from_row)? else { return Ok(None) };
     tx.execute(
         "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
         params![id, job.attempts, now_ms, pool],
     )?;
-    event::record(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
-    let lease = JobLease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
+    let lease = lease_of(&job);
     Ok(Some(ClaimedJob { job, lease }))
+}
+
+/// Records the event of a claim.
+pub(super) fn record_claim(
+    tx: &dyn SqlSession,
+    claimed: &ClaimedJob,
+    pool: &str,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
+    let ClaimedJob { job, lease } = claimed;
+    let place = if job.server.is_empty() { String::new() } else { format!(" of server {}", job.server) };
+    event::record(tx, &job.id, "CLAIMED", &format!("attempt {} in pool {pool}{place}", lease.attempt), now_ms)
+}
+
+/// Returns a new token of a claim.
+fn new_claim() -> String {
+    durable::random_hex::<8>()
+}
+
+/// Returns the newest lease of a job.
+pub(super) fn lease_of(job: &JobRecord) -> JobLease {
+    JobLease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch, claim: job.claim.clone() }
+}
+
+/// Returns the name of the server that a job's newest lease belongs to, for people.
+pub(super) fn owner_of(job: &JobRecord) -> String {
+    if job.server.is_empty() { "the server".to_owned() } else { format!("server {}", job.server) }
 }
 
 pub(super) fn take_over(tx: &dyn SqlSession, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
@@ -187,17 +231,23 @@ pub(super) fn take_over(tx: &dyn SqlSession, id: &str, now_ms: UnixMillis) -> Tr
         let (field, expected) = ("job", "must be active; claim a queued one");
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
-    tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", params![job.id])?;
+    let (claim, until) = (new_claim(), lease::lease_end_ms(tx)?);
+    let sql = "UPDATE jobs SET epoch = epoch + 1, claim = ?2, lease_until = ?3 WHERE id = ?1";
+    tx.execute(sql, params![job.id, claim, until])?;
     event::record(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
-    Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
+    Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1, claim })
 }
 
-/// Returns the job of a lease, or `Fenced` if the lease has ended.
+/// Returns the job of a lease, which stays locked, or `Fenced` if the lease has ended.
 pub(super) fn check_lease(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<JobRecord> {
-    let job = get_locked(tx, &lease.job)?;
-    if job.epoch != lease.epoch || job.attempts != lease.attempt {
-        let (epoch, newest) = (lease.epoch, job.epoch);
-        return Err(RecordError::Fenced { job: job.name, epoch, newest }.into());
+    check_owner(get_locked(tx, &lease.job)?, lease)
+}
+
+/// Returns the job, or `Fenced` or `Finished` if the lease is not its newest.
+pub(super) fn check_owner(job: JobRecord, lease: &JobLease) -> TransactionResult<JobRecord> {
+    if job.epoch != lease.epoch || job.attempts != lease.attempt || job.claim != lease.claim {
+        let (epoch, newest, owner) = (lease.epoch, job.epoch, owner_of(&job));
+        return Err(RecordError::Fenced { job: job.name, epoch, newest, owner }.into());
     }
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());

@@ -4,7 +4,7 @@ use crate::records::session::{
     FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
 };
 use crate::records::{
-    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
+    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
     SchedulingRequest, StateReason, SweepState, TrialState,
 };
 use crate::rights::AccessRights;
@@ -13,7 +13,7 @@ use crate::rights::AccessRights;
 pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
-    queue, priority, preemptible, device, slots_milli, rights, pause, paused";
+    queue, priority, preemptible, device, slots_milli, rights, pause, paused, server, server_id, claim, orders";
 
 /// The index of the first of [`JOB_COLUMNS`] that [`scheduling_request_from_row`] reads.
 const JOB_DEMAND_COLUMN: usize = 22;
@@ -75,6 +75,10 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
         steps_target: row.get(18)?,
         epoch: row.get(19)?,
         attempts: row.get(20)?,
+        server: row.get(30)?,
+        server_id: row.get(31)?,
+        claim: row.get(32)?,
+        orders: orders_from_row(row, 33)?,
     })
 }
 
@@ -90,6 +94,16 @@ pub(super) fn rights_from_row(row: &dyn SqlRow, at: usize, owner: Option<&str>) 
 fn pause_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult<Option<PausePoint>> {
     let Some(text) = row.get::<Option<String>>(at)? else { return Ok(None) };
     serde_json::from_str(&text).map(Some).map_err(|error| column_error(at, error))
+}
+
+/// Returns the orders of an attempt.
+pub(super) fn orders_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult<JobOrders> {
+    serde_json::from_str(&row.get::<String>(at)?).map_err(|error| column_error(at, error))
+}
+
+/// Returns orders in the form that [`orders_from_row`] reads.
+pub(super) fn orders_text(orders: &JobOrders) -> String {
+    serde_json::to_string(orders).expect("orders are plain data")
 }
 
 /// Returns the point in the form that [`job_from_row`] reads.
@@ -116,7 +130,7 @@ fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult
 
 /// The columns that [`queued_job_from_row`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
-    queue, priority, preemptible, device, slots_milli";
+    queue, priority, preemptible, device, slots_milli, storage";
 
 /// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJob> {
@@ -129,12 +143,13 @@ pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJ
         backoff_ms: row.get(5)?,
         reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
         demand: scheduling_request_from_row(row, 8)?,
+        storage: row.get(13)?,
     })
 }
 
 /// The columns that [`active_job_from_row`] reads, in its order, from `jobs` joined with `attempts`.
 pub(super) const RUNNING_COLUMNS: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
-    attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli";
+    attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli, jobs.server_id";
 
 /// Returns an active job from a row of [`RUNNING_COLUMNS`].
 pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJob> {
@@ -147,6 +162,7 @@ pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJ
         started_ms: row.get(5)?,
         state: row.get(6)?,
         demand: scheduling_request_from_row(row, 7)?,
+        server_id: row.get(12)?,
     })
 }
 

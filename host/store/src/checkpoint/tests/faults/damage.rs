@@ -100,10 +100,10 @@ fn another_format_plugin_or_data_type_is_refused_by_name() {
     assert!(refusal("another").contains("was written by plugin plugin-1, and this job runs plugin another"));
     // A newer format, and one older than any that this build reads.
     let newer = folder.join(format!("{:020}-1.json", 3));
-    for format in [0, 4, u64::MAX] {
+    for format in [0, 5, u64::MAX] {
         std::fs::write(&newer, manifest_of_format(format, "{}")).unwrap();
         assert!(
-            refusal(PLUGIN).contains(&format!("has checkpoint format {format}, and this build reads formats up to 3"))
+            refusal(PLUGIN).contains(&format!("has checkpoint format {format}, and this build reads formats up to 4"))
         );
     }
     // A variable whose type does not match its bytes is damage, even if the manifest's digest is correct.

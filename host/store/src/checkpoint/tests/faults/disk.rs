@@ -56,12 +56,12 @@ fn a_claim_survives_a_failure_at_every_system_call() {
 
 #[test]
 fn an_interrupted_prune_leaves_whole_checkpoints() {
-    let act = |root: &Path| block_on(open_store(root).prune(JOB, &Retention::last(1))).map(drop);
+    let act = |root: &Path| block_on(open_store(root).prune(JOB, NEWEST_EPOCH, &Retention::last(1))).map(drop);
     let check = |root: &Path, done: bool| {
         assert_eq!(resume_step(root), Some(3));
         if done {
             // The next pruning removes what a power loss restored.
-            block_on(open_store(root).prune(JOB, &Retention::last(1))).unwrap();
+            block_on(open_store(root).prune(JOB, NEWEST_EPOCH, &Retention::last(1))).unwrap();
             assert_eq!(intact_steps(root), [3]);
             assert_eq!(files_below(&root.join("checkpoints").join(JOB).join("parts")).len(), 2);
         }

@@ -22,7 +22,7 @@ fn retention_over_many_checkpoints_leaves_no_orphaned_files() {
     block_on(async {
         for step in 1..=200 {
             checkpoints.save(JOB, 1, &Checkpoint { step, ..small_checkpoint(step) }).await.unwrap();
-            checkpoints.prune(JOB, &keep_three_and_the_best()).await.unwrap();
+            checkpoints.prune(JOB, NEWEST_EPOCH, &keep_three_and_the_best()).await.unwrap();
         }
     });
     assert_eq!(intact_steps(directory.path()), [200, 199, 198, 50]);
@@ -43,7 +43,7 @@ fn ten_thousand_checkpoints_are_pruned_in_one_call() {
         let (text, _) = CheckpointManifest { step, metrics, ..manifest.clone() }.encode().unwrap();
         std::fs::write(name(step), text).unwrap();
     }
-    assert_eq!(block_on(checkpoints.prune(JOB, &keep_three_and_the_best())).unwrap(), 9_996);
+    assert_eq!(block_on(checkpoints.prune(JOB, NEWEST_EPOCH, &keep_three_and_the_best())).unwrap(), 9_996);
     assert_eq!(intact_steps(directory.path()), [10_000, 9_999, 9_998, 50]);
     block_on(checkpoints.save(JOB, 1, &Checkpoint { step: 10_001, ..small_checkpoint(10_001) })).unwrap();
     assert_eq!(intact_steps(directory.path()).len(), 5);

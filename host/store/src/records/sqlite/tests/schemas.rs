@@ -76,7 +76,7 @@ fn a_database_of_the_second_schema_is_migrated() {
         assert_eq!(records.usage_totals().unwrap(), expected);
     }
     let records = SqliteRecords::open(&path).unwrap();
-    let lease = JobLease { job: "b".to_owned(), attempt: 1, epoch: 1 };
+    let lease = JobLease { job: "b".to_owned(), attempt: 1, epoch: 1, claim: String::new() };
     records.record_metrics(&lease, &[point(9, 0.5), point(11, 0.125)]).unwrap();
     let latest = records.job_details(&["b".to_owned()]).unwrap().remove("b").unwrap().latest;
     assert_eq!((latest.len(), latest[0].step), (1, 11));

@@ -1,0 +1,131 @@
+//! Renews the leases of the attempts that run here, and takes jobs away from servers that are gone. Only for records that
+//! several servers use.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_store::records::{
+    JobRecord, JobRecords, LEASE_RENEWAL_INTERVAL, LeaseRenewal, LostJobDecision, ReaperGate, StateReason,
+};
+
+use crate::error::JobError;
+use crate::held_leases::HeldLease;
+use crate::outcome::{OutcomeContext, RetryDecision, retry_or_fail};
+use crate::shared::SharedState;
+use crate::spec::{HOST_LOST, JobSpec};
+
+/// Time between two looks for leases that are over.
+const REAP_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Renews leases until the task is aborted.
+pub(crate) async fn renew_leases(shared: Arc<SharedState>) {
+    loop {
+        let held = shared.leases.list();
+        if !held.is_empty()
+            && let Err(error) = renew(&shared, held).await
+        {
+            tracing::warn!(%error, "the leases of running jobs cannot be renewed; trying again");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LEASE_RENEWAL_INTERVAL) => {}
+            () = shared.leases.renew_now.notified() => {}
+        }
+    }
+}
+
+async fn renew(shared: &Arc<SharedState>, held: Vec<HeldLease>) -> Result<(), JobError> {
+    let leases: Vec<_> = held.iter().map(|held| held.lease.clone()).collect();
+    let renewals = shared.with_records(move |records| records.renew_leases(&leases)).await?;
+    for (held, renewal) in held.iter().zip(renewals) {
+        let id = &held.lease.job;
+        match renewal {
+            LeaseRenewal::Renewed { orders, stop } => {
+                shared.apply_orders(id, &orders, stop.is_some());
+                shared.update_control(id, |control| control.renewed_heartbeat = held.heartbeat);
+            }
+            LeaseRenewal::Lost => {
+                shared.update_control(id, |control| control.is_lease_lost = true);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes away jobs whose lease is over until the task is aborted.
+pub(crate) async fn reap_jobs(shared: Arc<SharedState>) {
+    let began = Instant::now();
+    let mut gate = ReaperGate::new(Duration::ZERO);
+    loop {
+        tokio::time::sleep(REAP_INTERVAL).await;
+        let sent = began.elapsed();
+        let is_open = gate.is_open(sent);
+        match reap(&shared, is_open).await {
+            Ok(reaped) => {
+                gate.record_answer(sent, began.elapsed());
+                if !reaped.is_empty() {
+                    shared.wake_scheduler();
+                    shared.notify_change();
+                }
+                for job in reaped {
+                    tracing::warn!(job = job.name, server = job.server, state = %job.state, "a server is gone; its job was taken away from it");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "lost jobs cannot be looked for; trying again"),
+        }
+    }
+}
+
+/// Takes jobs away if the gate is open; otherwise only asks whether the database answers.
+async fn reap(shared: &Arc<SharedState>, is_open: bool) -> Result<Vec<JobRecord>, JobError> {
+    let now_ms = shared.clock.now_ms();
+    let reap = move |records: &dyn JobRecords| {
+        if is_open {
+            return records.reap_expired(&decide_lost_job, now_ms);
+        }
+        records.newest_event_sequence().map(|_| Vec::new())
+    };
+    shared.with_records(reap).await
+}
+
+/// Returns whether a job whose server is gone is queued again.
+fn decide_lost_job(job: &JobRecord) -> LostJobDecision {
+    let reason = StateReason::new(HOST_LOST, format!("server {} did not renew its lease", job.server));
+    let Ok(spec) = serde_json::from_str::<JobSpec>(&job.spec) else { return LostJobDecision::Requeue(reason) };
+    let situation = OutcomeContext {
+        stop_reason: None,
+        timed_out: false,
+        requeue_reason: None,
+        interruptions: 0,
+        retry: spec.retry,
+        retry_on: &spec.retry_on,
+    };
+    match retry_or_fail(reason.clone(), &situation) {
+        RetryDecision::Finish(_, reason) => LostJobDecision::Fail(reason),
+        RetryDecision::Retry { reason, .. } => LostJobDecision::Requeue(reason),
+        RetryDecision::Pause(_) => LostJobDecision::Requeue(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::RetryCause;
+
+    #[test]
+    fn a_job_of_a_lost_server_is_retried_as_after_a_restart_of_its_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = saggar_store::records::open(directory.path().join("saggar.db")).unwrap();
+        let decide = |spec: &JobSpec| {
+            let spec = serde_json::to_string(spec).unwrap();
+            let (project, task) = ("p".to_owned(), "t".to_owned());
+            let new = saggar_store::records::NewJob { project, task, spec, ..Default::default() };
+            decide_lost_job(&records.submit(&new, 1).unwrap())
+        };
+        let retried = JobSpec::new("p", "0".repeat(64));
+        assert!(matches!(decide(&retried), LostJobDecision::Requeue(reason) if reason.code == HOST_LOST));
+        let retry_on = vec![RetryCause::Preempted];
+        let failing = JobSpec { retry_on, ..retried };
+        assert!(matches!(decide(&failing), LostJobDecision::Fail(reason) if reason.code == HOST_LOST));
+        assert_eq!(RetryCause::from_code(HOST_LOST), Some(RetryCause::HostRestart));
+    }
+}
