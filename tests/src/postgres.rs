@@ -72,7 +72,12 @@ impl PostgresServer {
 
     /// Kills all processes of the server at once, and starts it again.
     pub fn kill_and_restart(&mut self) {
-        self.kill();
+        self.stop();
+        self.start_again();
+    }
+
+    /// Starts the server that was stopped, with the same data and port.
+    pub fn start_again(&mut self) {
         self.process = spawn(&self.programs, self.directory.path(), self.port);
         self.wait_until_ready();
     }
@@ -96,7 +101,8 @@ impl PostgresServer {
         panic!("PostgreSQL does not start: {log}");
     }
 
-    fn kill(&mut self) {
+    /// Kills all processes of the server at once.
+    pub fn stop(&mut self) {
         // Each process of the server is a separate group.
         let children = crate::child_processes(self.process.id());
         let _ = self.process.kill();
@@ -126,6 +132,6 @@ fn spawn(programs: &Path, directory: &Path, port: u16) -> Child {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        self.kill();
+        self.stop();
     }
 }

@@ -251,7 +251,8 @@ fn doctor_checks_the_database_and_serve_names_a_wrong_one_without_its_password()
     let missing = doctor(&database.url().replace("/saggar", "/missing"));
     assert_eq!(missing["state"], "FAILED", "{missing}");
     assert!(missing["hint"].as_str().unwrap().contains("createdb -E UTF8"), "{missing}");
-    for (url, words) in [("mysql://ci:hunter2@db/x", "postgres://"), ("postgres://ci:hunter2@127.0.0.1:1/x", "refused")] {
+    for (url, words) in [("mysql://ci:hunter2@db/x", "postgres://"), ("postgres://ci:hunter2@127.0.0.1:1/x", "refused")]
+    {
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home.path());
         let output = command.env("SAGGAR_DATABASE_URL", url).output().unwrap();

@@ -7,6 +7,7 @@ mod atomic_file;
 mod client;
 mod commands;
 mod component_source;
+mod database;
 mod escape;
 mod event_stream;
 mod exit;

@@ -90,6 +90,8 @@ error_codes! {
     Conflict = "conflict",
     /// A page of another site sent the request.
     CrossSite = "cross_site",
+    /// The database that several servers use cannot be reached.
+    DatabaseUnavailable = "database_unavailable",
     /// The prediction took longer than its deadline.
     Deadline = "deadline",
     /// The deadline passed while the prediction was queued.

@@ -99,9 +99,9 @@ impl AccessControl {
         self.keyring.file()
     }
 
-    /// Reloads the key file.
+    /// Reloads the key file, and before that fetches the keys that other servers have changed. Can wait for the database.
     pub(crate) fn reload_keys(&self) {
-        self.keyring.reload();
+        self.keyring.refresh();
     }
 
     /// Reloads the key file when it changes and saves the usage of keys, until the server stops.
@@ -111,7 +111,7 @@ impl AccessControl {
         save.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let work: fn(&Keyring) = tokio::select! {
-                _ = look.tick() => Keyring::reload,
+                _ = look.tick() => Keyring::refresh,
                 _ = save.tick() => Keyring::save_usage,
                 () = wait_for_shutdown(&mut shutdown) => return,
             };

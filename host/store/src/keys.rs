@@ -4,7 +4,8 @@
 //! but a key is 256 random bits, which cannot be guessed at any speed. It would also let unauthenticated clients
 //! consume the server's time.
 //!
-//! Writers of the file hold `keys.lock`. Readers need no lock, because the file is replaced by renaming. Deliberately
+//! Writers of the file hold `keys.lock`. Readers need no lock, because the file is replaced by renaming. Servers with a
+//! database have their keys in common ([`SharedFile`]). Deliberately
 //! elsewhere: counting the requests of a key, and which route requires which scope (`serve`).
 
 mod request_limits;
@@ -13,6 +14,7 @@ mod usage;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,9 @@ use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, KEYS_MAX, MANIFEST_BYTES_MAX};
+use crate::records::DocumentRecords;
 use crate::regular_file;
+use crate::shared_file::{SharedFile, SharedFileError};
 use crate::versions::is_name;
 
 pub use request_limits::{ParseLimitError, QuotaPeriod, RateLimit, RequestQuota};
@@ -31,6 +35,9 @@ pub use usage::{KeyUsage, KeyUsageFile};
 
 /// The prefix of every key, which lets people and secret scanners recognize one.
 pub const KEY_PREFIX: &str = "sgr_";
+
+/// The name of the document of keys in records that servers have in common.
+const KEYS_DOCUMENT: &str = "keys";
 
 /// The format of the file that this build reads and writes.
 pub(crate) const FORMAT: u64 = 1;
@@ -164,6 +171,9 @@ pub enum KeyError {
     /// An error of the file.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// An error of the records that several servers have in common, or the file is only a copy of a document in them.
+    #[error(transparent)]
+    Shared(SharedFileError),
     /// The file is not a key file that this build reads.
     #[error("{} is not a file of keys that this build reads: {reason}", path.display())]
     Damaged {
@@ -235,14 +245,23 @@ pub enum KeyError {
     },
 }
 
+impl From<SharedFileError> for KeyError {
+    fn from(error: SharedFileError) -> KeyError {
+        match error {
+            SharedFileError::Store(error) => KeyError::Store(error),
+            error => KeyError::Shared(error),
+        }
+    }
+}
+
 /// Identifies a file's content without reading it. The file is replaced by renaming, so its inode number changes with
 /// its content.
 pub type FileStamp = Option<(u64, u64, std::time::SystemTime)>;
 
-/// The file of keys. Clones share the file.
+/// The file of keys, which servers can have in common. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
-    path: PathBuf,
+    file: SharedFile,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -255,12 +274,36 @@ struct KeyFileContents {
 impl KeyFile {
     /// Returns the store of the file at `path`. A missing file means that no keys exist.
     pub fn new(path: impl Into<PathBuf>) -> KeyFile {
-        KeyFile { path: path.into() }
+        KeyFile { file: SharedFile::new(path) }
+    }
+
+    /// Makes the keys those that all servers with these records have in common. See [`SharedFile::share`].
+    ///
+    /// # Errors
+    /// Returns `Store`; `Records`.
+    pub fn share(self, records: Arc<dyn DocumentRecords>) -> Result<KeyFile, KeyError> {
+        Ok(KeyFile { file: self.file.share(KEYS_DOCUMENT, records)? })
+    }
+
+    /// Makes the keys this server's alone, with those that it has.
+    ///
+    /// # Errors
+    /// Returns `Store`.
+    pub fn stop_sharing(&self) -> Result<(), KeyError> {
+        Ok(self.file.stop_sharing()?)
+    }
+
+    /// Fetches keys that other servers have changed. Does nothing if the file is not shared.
+    ///
+    /// # Errors
+    /// Returns `Store`; `Records`.
+    pub fn refresh(&self) -> Result<(), KeyError> {
+        Ok(self.file.refresh()?)
     }
 
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Returns every key, oldest first.
@@ -268,15 +311,20 @@ impl KeyFile {
     /// # Errors
     /// Returns `Store`; `Damaged`.
     pub fn read(&self) -> Result<Vec<KeyRecord>, KeyError> {
-        let damaged = |reason: String| KeyError::Damaged { path: self.path.clone(), reason };
-        match std::fs::metadata(&self.path) {
+        let damaged = |reason: String| KeyError::Damaged { path: self.path().to_owned(), reason };
+        match std::fs::metadata(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StoreError::io(&self.path)(error).into()),
+            Err(error) => return Err(StoreError::io(self.path())(error).into()),
             Ok(meta) if meta.len() > MANIFEST_BYTES_MAX => return Err(damaged("it is too large".to_owned())),
             Ok(_) => {}
         }
-        let bytes = regular_file::read(&self.path, MANIFEST_BYTES_MAX).map_err(StoreError::io(&self.path))?;
-        let contents: KeyFileContents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let bytes = regular_file::read(self.path(), MANIFEST_BYTES_MAX).map_err(StoreError::io(self.path()))?;
+        self.parse(&bytes)
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyRecord>, KeyError> {
+        let damaged = |reason: String| KeyError::Damaged { path: self.path().to_owned(), reason };
+        let contents: KeyFileContents = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
         if contents.format != FORMAT {
             return Err(damaged(format!("it has format {}, and this build reads {FORMAT}", contents.format)));
         }
@@ -286,7 +334,7 @@ impl KeyFile {
     /// Returns a stamp that changes with the content, or `None` if the file does not exist.
     pub fn stamp(&self) -> FileStamp {
         use std::os::unix::fs::MetadataExt;
-        let meta = std::fs::metadata(&self.path).ok()?;
+        let meta = std::fs::metadata(self.path()).ok()?;
         Some((meta.ino(), meta.len(), meta.modified().ok()?))
     }
 
@@ -299,7 +347,7 @@ impl KeyFile {
         new.validate(now_ms)?;
         self.update(|keys| {
             if keys.iter().any(|key| key.name == new.name) {
-                return Err(KeyError::Exists { name: new.name });
+                return Err(KeyError::Exists { name: new.name.clone() });
             }
             if keys.len() >= KEYS_MAX {
                 return Err(KeyError::TooMany { max: KEYS_MAX });
@@ -311,13 +359,13 @@ impl KeyFile {
                     break (id, text);
                 }
             };
-            let scopes = sorted_unique(new.scopes);
+            let scopes = sorted_unique(new.scopes.clone());
             let record = KeyRecord {
                 id,
-                name: new.name,
+                name: new.name.clone(),
                 digest: Digest::of(text.as_bytes()),
                 scopes,
-                projects: new.projects.map(sorted_unique),
+                projects: new.projects.clone().map(sorted_unique),
                 rate: new.rate,
                 quota: new.quota,
                 max_running_jobs: new.max_running_jobs,
@@ -341,14 +389,14 @@ impl KeyFile {
         })
     }
 
-    fn update<T>(&self, work: impl FnOnce(&mut Vec<KeyRecord>) -> Result<T, KeyError>) -> Result<T, KeyError> {
-        let _lock = durable::lock_for_update(&self.path)?;
-        let mut keys = self.read()?;
-        let done = work(&mut keys)?;
-        let contents = KeyFileContents { format: FORMAT, keys };
-        let text = serde_json::to_string_pretty(&contents).expect("records of text and numbers are JSON");
-        durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))?;
-        Ok(done)
+    fn update<T>(&self, mut change: impl FnMut(&mut Vec<KeyRecord>) -> Result<T, KeyError>) -> Result<T, KeyError> {
+        self.file.update(|text| {
+            let mut keys = text.map_or(Ok(Vec::new()), |text| self.parse(text.as_bytes()))?;
+            let value = change(&mut keys)?;
+            let contents = KeyFileContents { format: FORMAT, keys };
+            let text = serde_json::to_string_pretty(&contents).expect("records of text and numbers are JSON");
+            Ok((text, value))
+        })
     }
 }
 

@@ -19,6 +19,8 @@ pub const EXPORT_PIECE_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of a manifest of any kind. 100,000 variables take about 25 MB.
 pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a document in the records.
+pub const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes of a safetensors file's header: the format's own limit.
 pub const WEIGHTS_HEADER_BYTES_MAX: u64 = 100_000_000;

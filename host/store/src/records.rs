@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::RecordError;
 
 mod annotation;
+mod document;
 pub(crate) mod field_rules;
 pub mod id;
 mod job;
@@ -35,13 +36,14 @@ mod sweep;
 mod tests;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
+pub use document::{DocumentRecords, RecordedDocument};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacementState, ServerIdentity,
+    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
+    PlacedJob, PlacementState, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use pause::{PAUSED, PausePoint, PauseStep};
@@ -147,7 +149,7 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords {
+pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + DocumentRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use saggar_store::keys::{KeyScope, RateLimit, RequestQuota};
 
+use super::database::{DATABASE_URL_VARIABLE, DatabaseUrl};
 use saggar_project::units;
 
 /// Manage API keys for clients of this machine's server, and keys that sign files. API keys are stored in the state directory, so no server needs to
@@ -29,6 +30,9 @@ pub(crate) struct KeyHomeArgs {
     /// The state directory.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
+    /// The database of PostgreSQL that the servers have their keys in.
+    #[arg(long, env = DATABASE_URL_VARIABLE, hide_env_values = true, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
 }
 
 #[derive(Debug, Args)]

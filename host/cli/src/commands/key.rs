@@ -7,11 +7,13 @@ use std::sync::Arc;
 use saggar_clock::{Clock, SystemClock, UnixMillis};
 use saggar_rest::keys::KeyListDocument;
 use saggar_serve::{Actor, ApiError, AuditAction, AuditLog, key_document};
-use saggar_store::StateDir;
 use saggar_store::keys::{KeyError, KeyScope, KeyUsageFile, NewKey, RateLimit, RequestQuota};
+use saggar_store::records::DocumentRecords;
+use saggar_store::{KeyFile, StateDir};
 use serde::Serialize;
 
 use crate::args::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
+use crate::database::open_database;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 use crate::units::{format_age, format_duration};
@@ -30,6 +32,13 @@ fn open_state_dir(args: &KeyHomeArgs) -> Result<StateDir, CliError> {
     StateDir::open(&args.home).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))
 }
 
+/// Opens the keys of a state directory, which are a copy of those in a database if several servers have them in common.
+fn open_keys(args: &KeyHomeArgs, home: &StateDir) -> Result<KeyFile, CliError> {
+    let Some(database) = &args.database else { return Ok(home.keys()) };
+    let records: Arc<dyn DocumentRecords> = open_database(database)?;
+    home.keys().share(records).map_err(|error| CliError::new(exit::UNEXPECTED, "keys", error.to_string()))
+}
+
 /// Writes the change to the audit log and converts its failure.
 fn audit_key_change<T>(
     home: &StateDir,
@@ -44,7 +53,7 @@ fn audit_key_change<T>(
         let exit = match &error {
             ApiError::Key(KeyError::NotFound { .. }) => exit::NOT_FOUND,
             ApiError::Key(KeyError::Exists { .. } | KeyError::TooMany { .. }) => exit::CONFLICT,
-            ApiError::Key(KeyError::Store(_) | KeyError::Damaged { .. }) => exit::UNEXPECTED,
+            ApiError::Key(KeyError::Store(_) | KeyError::Shared(_) | KeyError::Damaged { .. }) => exit::UNEXPECTED,
             _ => exit::INVALID,
         };
         CliError::new(exit, error.code().as_str(), error.to_string())
@@ -87,7 +96,7 @@ fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
         expires_ms: args.expires.map(life),
     };
     let detail = new.summary();
-    let created = home.keys().create(new, now_ms);
+    let created = open_keys(&args.place, &home)?.create(new, now_ms);
     let (record, text) = audit_key_change(&home, AuditAction::KeyCreate, &args.name, &detail, created)?;
     if output.json {
         output.print_json(&CreatedKey {
@@ -112,7 +121,7 @@ fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
 fn list_keys(args: &KeyHomeArgs, output: CliOutput) -> Result<(), CliError> {
     let home = open_state_dir(args)?;
     let failed = |error: String| CliError::new(exit::UNEXPECTED, "keys", error);
-    let keys = home.keys().read().map_err(|error| failed(error.to_string()))?;
+    let keys = open_keys(args, &home)?.read().map_err(|error| failed(error.to_string()))?;
     let usage: KeyUsageFile = home.key_usage();
     let usage = usage.read().map_err(|error| failed(error.to_string()))?;
     let now_ms = SystemClock.now_ms();
@@ -151,7 +160,7 @@ fn list_keys(args: &KeyHomeArgs, output: CliOutput) -> Result<(), CliError> {
 
 fn revoke_key(args: &KeyRevokeArgs, output: CliOutput) -> Result<(), CliError> {
     let home = open_state_dir(&args.place)?;
-    let revoked = home.keys().revoke(&args.name);
+    let revoked = open_keys(&args.place, &home)?.revoke(&args.name);
     audit_key_change(&home, AuditAction::KeyRevoke, &args.name, "", revoked)?;
     if output.json {
         output.print_json(&RevokedKey { name: &args.name, revoked: true });

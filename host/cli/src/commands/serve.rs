@@ -38,7 +38,9 @@ use saggar_serving::{
 };
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{DatasetStore, ExternalRunStore, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore};
+use saggar_store::{
+    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore,
+};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -55,6 +57,7 @@ use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
 use crate::logging;
 use crate::output::CliOutput;
+use shared_records::ServerRecords;
 
 pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError> {
     threads::check_thread_limit().map_err(|(count, error)| {
@@ -73,7 +76,8 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
         saggar_notebook::sandbox::check().map_err(|error| CliError::invalid(format!("--notebooks: {error}")))?;
     }
     let inherited = SystemdSocket::take(args)?;
-    let certificates = listeners::check_exposure(args, &inherited, &home.keys())?;
+    let records = ServerRecords::open(&args.database, &home)?;
+    let certificates = listeners::check_exposure(args, &inherited, &records.keys)?;
     let without = args.without.of_server()?;
     let shaders = without.enables(Optimization::ShaderCache).then(|| home.shaders());
     let usage = DeviceUsage { pipeline_cache_dir: shaders.as_deref(), ..DeviceUsage::default() };
@@ -82,7 +86,7 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
     let device = saggar_device::without_optimizations(Arc::clone(&choice.backend), without);
-    let floors = ServerParts::assemble(args, &home, &Arc::new(RecoverableDevice::new(device, shaders)))?;
+    let floors = ServerParts::assemble(args, &home, records, &Arc::new(RecoverableDevice::new(device, shaders)))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(unexpected_error)?;
     let ran = runtime.block_on(floors.run(args, inherited, certificates, output));
@@ -127,7 +131,12 @@ struct ServerParts {
 }
 
 impl ServerParts {
-    fn assemble(args: &ServeArgs, home: &StateDir, device: &Arc<RecoverableDevice>) -> Result<ServerParts, CliError> {
+    fn assemble(
+        args: &ServeArgs,
+        home: &StateDir,
+        ServerRecords { records, keys }: ServerRecords,
+        device: &Arc<RecoverableDevice>,
+    ) -> Result<ServerParts, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
         let observer = telemetry::start_telemetry(args, &metrics)?;
@@ -136,7 +145,7 @@ impl ServerParts {
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
-        let (records, server) = shared_records::open_records(&args.database, home, &models_dir)?;
+        let server = shared_records::identify_server(&args.database, home, &models_dir)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let launcher = Arc::new(LocalLauncher {
             program: program.clone(),
@@ -147,7 +156,7 @@ impl ServerParts {
         let jobs =
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_server(server)
-                .with_keys(home.keys())
+                .with_keys(keys.clone())
                 .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
                 .with_fetch_policy(args.fetch.policy())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
@@ -186,7 +195,7 @@ impl ServerParts {
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
-            access: access_control(args, home, &clock, &metrics),
+            access: access_control(args, home, keys, &clock, &metrics),
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
@@ -337,10 +346,11 @@ fn plugin_engine(
 fn access_control(
     args: &ServeArgs,
     home: &StateDir,
+    keys: KeyFile,
     clock: &Arc<dyn Clock>,
     metrics: &Arc<MetricsRegistry>,
 ) -> Arc<AccessControl> {
-    let access = AccessControl::new(home.keys(), home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
+    let access = AccessControl::new(keys, home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
     Arc::new(access.with_hosts(args.allow_host.clone()))
 }
 

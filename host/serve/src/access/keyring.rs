@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
@@ -37,6 +38,7 @@ pub(super) struct Keyring {
     clock: Arc<dyn Clock>,
     began: Instant,
     snapshot: RwLock<Arc<KeyringSnapshot>>,
+    is_refresh_failing: AtomicBool,
     /// Held while the file is read, so that old content never replaces new content.
     reading: Mutex<()>,
 }
@@ -44,7 +46,15 @@ pub(super) struct Keyring {
 impl Keyring {
     pub(super) fn new(file: KeyFile, usage: KeyUsageFile, clock: Arc<dyn Clock>) -> Keyring {
         let known = RwLock::default();
-        let keyring = Keyring { file, usage, clock, began: Instant::now(), snapshot: known, reading: Mutex::default() };
+        let keyring = Keyring {
+            file,
+            usage,
+            clock,
+            began: Instant::now(),
+            snapshot: known,
+            is_refresh_failing: AtomicBool::new(false),
+            reading: Mutex::default(),
+        };
         keyring.reload();
         keyring
     }
@@ -55,6 +65,21 @@ impl Keyring {
 
     fn snapshot(&self) -> Arc<KeyringSnapshot> {
         Arc::clone(&self.snapshot.read())
+    }
+
+    /// Fetches keys that other servers have changed, and reloads the file if it has changed. Can wait for the database. If
+    /// it cannot be reached, the keys that are known stay valid, and the error is logged once.
+    pub(super) fn refresh(&self) {
+        let refreshed = self.file.refresh();
+        let was_failing = self.is_refresh_failing.swap(refreshed.is_err(), Ordering::Relaxed);
+        match refreshed {
+            Err(error) if !was_failing => {
+                tracing::error!(%error, "keys cannot be fetched from the database; the known keys stay valid");
+            }
+            Ok(()) if was_failing => tracing::info!("keys are fetched from the database again"),
+            Err(_) | Ok(()) => {}
+        }
+        self.reload();
     }
 
     /// Reloads the file if it has changed. If it cannot be read, keeps the keys and logs the error once.

@@ -5,7 +5,7 @@ use saggar_rest::errors::ErrorCode;
 use saggar_store::keys::KeyError;
 use saggar_store::{AccessDenied, ProjectsError};
 
-use super::{ApiError, ErrorMapping, internal_mapping};
+use super::{ApiError, ErrorMapping, internal_mapping, retryable};
 use crate::access::AccessError;
 
 pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
@@ -136,6 +136,7 @@ pub(super) fn map_key_error(error: &KeyError) -> ErrorMapping {
         | KeyError::BadProject { .. }
         | KeyError::AdminOfProjects { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadKey, ""),
         KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, ErrorCode::KeyExists, ""),
+        KeyError::Shared(_) => retryable(ErrorCode::DatabaseUnavailable),
         KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "GET /api/v1/keys lists them"),
         _ => internal_mapping(),
     }

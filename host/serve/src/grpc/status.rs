@@ -138,6 +138,7 @@ impl GrpcCode {
             | ErrorCode::StreamsFull
             | ErrorCode::TooLarge => GrpcCode::ResourceExhausted,
             ErrorCode::CompilerBusy
+            | ErrorCode::DatabaseUnavailable
             | ErrorCode::DeviceLost
             | ErrorCode::FetchFailed
             | ErrorCode::IngestBusy

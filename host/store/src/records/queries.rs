@@ -16,6 +16,7 @@ use super::{
 use crate::error::RecordError;
 
 mod annotation;
+mod document;
 pub(super) mod event;
 mod job;
 mod lease;

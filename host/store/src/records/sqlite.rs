@@ -14,8 +14,8 @@ use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_it
 use saggar_clock::{Clock, SystemClock};
 
 use super::session::{
-    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError, TransactionResult,
-    column_error,
+    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError,
+    TransactionResult, column_error,
 };
 use crate::durable;
 use crate::error::RecordError;
@@ -26,7 +26,7 @@ mod tests;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 13] = [
+pub(super) const SCHEMAS: [&str; 14] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -40,6 +40,7 @@ pub(super) const SCHEMAS: [&str; 13] = [
     include_str!("sqlite/reused_runs.sql"),
     include_str!("sqlite/populations.sql"),
     include_str!("sqlite/leases.sql"),
+    include_str!("sqlite/documents.sql"),
 ];
 
 /// Prepared statements of a connection. All queries together are fewer.
@@ -169,7 +170,8 @@ impl SqliteRecords {
             Ok(connection)
         });
         let connection = connection.map_err(|error| database_error(path, error))?;
-        let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection), clock: Arc::new(SystemClock) };
+        let records =
+            SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection), clock: Arc::new(SystemClock) };
         records.transaction(TransactionBehavior::Immediate, |session| records.migrate(&session.transaction))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
             tracing::warn!(path = %path.display(), %error, "disk space of removed records was not freed; `saggar gc` tries again");

@@ -5,6 +5,7 @@ use super::*;
 use crate::limits::SERIES_MAX;
 
 pub(super) mod bounds;
+mod documents;
 mod events;
 mod lease_clock;
 mod lease_simulation;
@@ -20,6 +21,7 @@ use bounds::{
     a_backward_clock_jump_does_not_delay_a_requeued_job, invalid_jobs_are_refused,
     the_length_of_series_names_is_limited,
 };
+use documents::a_document_is_replaced_only_at_the_expected_revision;
 use events::newest_events_and_events_of_a_kind_are_listed_in_order;
 use pause::{
     a_paused_job_is_not_claimed_until_it_is_to_continue, a_queued_job_is_paused_at_once_and_can_be_stopped,
@@ -461,4 +463,5 @@ record_suite! {
     a_step_changes_only_from_the_expected_state
     a_restart_begins_other_attempts_and_old_ones_do_not_change
     a_pipeline_schedule_is_advanced_once_for_each_time
+    a_document_is_replaced_only_at_the_expected_revision
 }

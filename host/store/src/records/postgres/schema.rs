@@ -7,7 +7,8 @@ use crate::error::RecordError;
 use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 2] = [include_str!("schema.sql"), include_str!("leases.sql")];
+pub(super) const SCHEMAS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("leases.sql"), include_str!("documents.sql")];
 
 /// Creates the schema or migrates it to the newest version. Servers that start at the same time wait for each other.
 ///

@@ -231,7 +231,8 @@ fn a_write_of_a_lease_whose_answer_is_lost_happens_once() {
     let renewed = records.renew_leases(std::slice::from_ref(&first)).unwrap();
     assert!(matches!(renewed[0], LeaseRenewal::Renewed { .. }));
     // The lease is over, and the database has run for longer than one.
-    let function = "CREATE OR REPLACE FUNCTION lease_clock_start_ms() RETURNS BIGINT LANGUAGE SQL AS 'SELECT 0::BIGINT'";
+    let function =
+        "CREATE OR REPLACE FUNCTION lease_clock_start_ms() RETURNS BIGINT LANGUAGE SQL AS 'SELECT 0::BIGINT'";
     direct.write(|tx| tx.execute(function, &[])).unwrap();
     direct.write(|tx| tx.execute("UPDATE jobs SET lease_until = 0", &[])).unwrap();
     cutter.cut_next_commit();

@@ -8,8 +8,8 @@ use crate::limits::LEASES_REAPED_MAX;
 use crate::records::lease::LEASE_MS;
 use crate::records::session::{RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
-    DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal,
-    LostJobDecision, PlaceJobs, PlacedClaim, PlacementState, ServerIdentity, StateReason,
+    DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal, LostJobDecision,
+    PlaceJobs, PlacedClaim, PlacementState, ServerIdentity, StateReason,
 };
 
 impl<E: RecordsEngine> LeaseRecords for E {

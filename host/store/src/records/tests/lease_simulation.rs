@@ -298,7 +298,12 @@ impl Simulation<'_> {
         }
         for (id, truth) in &self.jobs {
             let job = self.fixture.records.get(id).unwrap();
-            assert_eq!((job.state, truth.successes, job.attempts), (JobState::Succeeded, 1, truth.claims), "{}", job.name);
+            assert_eq!(
+                (job.state, truth.successes, job.attempts),
+                (JobState::Succeeded, 1, truth.claims),
+                "{}",
+                job.name
+            );
             assert_eq!(self.fixture.records.count_events(id, "SUCCEEDED").unwrap(), 1);
             let attempts = self.fixture.records.attempts(id).unwrap();
             assert!(attempts.iter().all(|attempt| attempt.ended_ms.is_some()));

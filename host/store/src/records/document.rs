@@ -1,0 +1,27 @@
+//! Documents: small texts that are replaced as a whole, and that all servers of the records have in common.
+
+use crate::error::RecordError;
+
+/// A document as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedDocument {
+    /// Increases with each replacement, from 1.
+    pub revision: u64,
+    /// The text.
+    pub text: String,
+}
+
+/// The records of documents. Each method is one transaction.
+pub trait DocumentRecords: std::fmt::Debug + Send + Sync {
+    /// Returns a document, or `None` if nobody has created it.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn document(&self, name: &str) -> Result<Option<RecordedDocument>, RecordError>;
+
+    /// Replaces a document if it still has this revision, where 0 means that it does not exist. Returns whether it did.
+    ///
+    /// # Errors
+    /// Returns `Invalid` if the name or the text is not valid; `Database`.
+    fn replace_document(&self, name: &str, revision: u64, text: &str) -> Result<bool, RecordError>;
+}

@@ -1,0 +1,41 @@
+//! Transactions on documents.
+
+use crate::error::RecordError;
+use crate::limits::DOCUMENT_BYTES_MAX;
+use crate::records::session::{RecordsEngine, SqlSession, TransactionResult, params};
+use crate::records::{DocumentRecords, RecordedDocument, field_rules};
+
+impl<E: RecordsEngine> DocumentRecords for E {
+    fn document(&self, name: &str) -> Result<Option<RecordedDocument>, RecordError> {
+        self.read(|tx| get(tx, name))
+    }
+
+    fn replace_document(&self, name: &str, revision: u64, text: &str) -> Result<bool, RecordError> {
+        field_rules::check_name("document", name)?;
+        if text.len() as u64 > DOCUMENT_BYTES_MAX || text.contains('\0') {
+            let (field, expected) = ("document", "must be a text of at most 16 MiB without the character NUL");
+            return Err(RecordError::Invalid { field, value: name.to_owned(), expected });
+        }
+        self.write(|tx| replace(tx, name, revision, text))
+    }
+}
+
+fn get(tx: &dyn SqlSession, name: &str) -> TransactionResult<Option<RecordedDocument>> {
+    tx.query_optional("SELECT revision, content FROM documents WHERE name = ?1", params![name], |row| {
+        Ok(RecordedDocument { revision: row.get(0)?, text: row.get(1)? })
+    })
+}
+
+fn replace(tx: &dyn SqlSession, name: &str, revision: u64, text: &str) -> TransactionResult<bool> {
+    let changed = match revision {
+        0 => tx.execute(
+            "INSERT INTO documents (name, revision, content) VALUES (?1, 1, ?2) ON CONFLICT (name) DO NOTHING",
+            params![name, text],
+        )?,
+        revision => tx.execute(
+            "UPDATE documents SET revision = revision + 1, content = ?3 WHERE name = ?1 AND revision = ?2",
+            params![name, revision, text],
+        )?,
+    };
+    Ok(changed == 1)
+}
