@@ -155,10 +155,12 @@ fn a_server_that_was_stopped_for_30_seconds_changes_nothing_of_the_next_owner() 
     assert!(is_alive(worker), "the worker waits for its server");
     signal("CONT", stopped.pid());
     stopped.wait_for("the worker's end", |_| (!is_alive(worker)).then_some(()));
-    stopped.wait_for("the refusal", |_| {
+    let log = stopped.wait_for("the refusal", |_| {
         let log = shared.log("a") + &shared.log("b");
-        log.lines().any(|line| line.contains("attempt lost") && line.contains("claimed by")).then_some(())
+        let is_refusal = |line: &str| line.contains("attempt lost") && line.contains("claimed by server");
+        log.lines().any(is_refusal).then_some(log)
     });
+    assert!(log.contains("lost its lease has ended") && log.contains("exit_code=75"), "{log}");
     let after = stopped.job(&job);
     assert_eq!((&after["attempt"], &after["state"]), (&json!(2), &json!("RUNNING")), "{after}");
     assert!(after["step"].as_u64() >= before["step"].as_u64(), "{before} {after}");
@@ -251,7 +253,8 @@ fn doctor_checks_the_database_and_serve_names_a_wrong_one_without_its_password()
     let missing = doctor(&database.url().replace("/saggar", "/missing"));
     assert_eq!(missing["state"], "FAILED", "{missing}");
     assert!(missing["hint"].as_str().unwrap().contains("createdb -E UTF8"), "{missing}");
-    for (url, words) in [("mysql://ci:hunter2@db/x", "postgres://"), ("postgres://ci:hunter2@127.0.0.1:1/x", "refused")] {
+    for (url, words) in [("mysql://ci:hunter2@db/x", "postgres://"), ("postgres://ci:hunter2@127.0.0.1:1/x", "refused")]
+    {
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home.path());
         let output = command.env("SAGGAR_DATABASE_URL", url).output().unwrap();

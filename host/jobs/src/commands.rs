@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use saggar_compile::{DisabledOptimizations, Optimization};
 use saggar_store::error::RecordError;
 use saggar_store::records::{
-    AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobOrder, JobRecord, JobRecords, NewJob,
-    PausePoint, StateReason,
+    AnnotationChange, ExperimentCount, ExperimentMembers, JobAnnotations, JobFilter, JobOrder, JobRecord, JobRecords,
+    NewJob, PausePoint, StateReason,
 };
 use saggar_store::{AccessAction, AccessRights, JobState};
 use saggar_telemetry::TraceContext;

@@ -30,7 +30,9 @@ pub use precision::Precision;
 pub use prediction::PredictionSpec;
 pub use provenance::model_provenance;
 pub use replay::{REPLAY_FILE, ReplaySpec, replay_spec};
-pub use retry_cause::{HOST_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST};
+pub use retry_cause::{
+    HOST_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause, WORKER_LOST,
+};
 pub use step_inputs::bind_step_inputs;
 pub(crate) use step_inputs::input_mount_point;
 

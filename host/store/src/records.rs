@@ -40,8 +40,8 @@ pub use job::{
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacementState, ServerIdentity,
+    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
+    PlacedJob, PlacementState, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use pause::{PAUSED, PausePoint, PauseStep};

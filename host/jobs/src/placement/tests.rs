@@ -174,7 +174,8 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
     let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
     let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
     let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
-    let situation = PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0, server: &HERE };
+    let situation =
+        PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0, server: &HERE };
     assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
     assert_eq!(jobs_over_budget(&situation), ["r"]);
     let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
@@ -192,7 +193,9 @@ fn a_failed_job_waits_for_its_backoff() {
     let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let jobs = [late, waiting("b", SchedulingRequest::default())];
-    let at = |now_ms| place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms, server: &HERE });
+    let at = |now_ms| {
+        place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms, server: &HERE })
+    };
     assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }
@@ -204,8 +207,14 @@ fn a_clock_set_back_does_not_lengthen_the_backoff() {
         QueuedJob { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let at = |now_ms| {
-        let situation =
-            PlacementInput { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms, server: &HERE };
+        let situation = PlacementInput {
+            layout: &layout,
+            waiting: std::slice::from_ref(&late),
+            running: &[],
+            spent: &[],
+            now_ms,
+            server: &HERE,
+        };
         place_jobs(&situation).remove(0)
     };
     assert_eq!(wait_details(&at(hour_ms)).1, "BACKOFF");

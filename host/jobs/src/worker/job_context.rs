@@ -228,9 +228,7 @@ impl JobContext for WorkerJobContext {
                 // The previous checkpoint is intact; the next try is when the next one is due.
                 self.timer.record_failed(Instant::now(), step);
                 let reason = error.to_string();
-                self.parts
-                    .channel
-                    .send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason });
+                self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason });
                 return Ok(());
             }
         };

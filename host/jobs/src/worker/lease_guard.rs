@@ -122,7 +122,9 @@ impl LeaseGuard {
         if self.state.lock().as_ref().is_some_and(|state| state.is_over(Instant::now())) {
             // Standard error is the attempt's log.
             let minutes = LEASE_UNSURE_MAX.as_secs() / 60;
-            eprintln!("saggar worker: the lease of the job could not be renewed for {minutes} minutes; the attempt ends");
+            eprintln!(
+                "saggar worker: the lease of the job could not be renewed for {minutes} minutes; the attempt ends"
+            );
             std::process::exit(EXIT_TRY_AGAIN);
         }
     }

@@ -8,8 +8,8 @@ use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_epoch, part_object_name};
-use super::save::check_newest_epoch;
 use super::manifest::{CheckpointManifest, CheckpointPart};
+use super::save::check_newest_epoch;
 use super::{CheckpointInfo, CheckpointStore};
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_CACHE_ENTRIES_MAX;

@@ -14,8 +14,8 @@ use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_it
 use saggar_clock::{Clock, SystemClock};
 
 use super::session::{
-    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError, TransactionResult,
-    column_error,
+    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError,
+    TransactionResult, column_error,
 };
 use crate::durable;
 use crate::error::RecordError;
@@ -169,7 +169,8 @@ impl SqliteRecords {
             Ok(connection)
         });
         let connection = connection.map_err(|error| database_error(path, error))?;
-        let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection), clock: Arc::new(SystemClock) };
+        let records =
+            SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection), clock: Arc::new(SystemClock) };
         records.transaction(TransactionBehavior::Immediate, |session| records.migrate(&session.transaction))?;
         if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
             tracing::warn!(path = %path.display(), %error, "disk space of removed records was not freed; `saggar gc` tries again");

@@ -43,8 +43,10 @@ pub(super) fn check_database(url: &DatabaseUrl) -> Vec<DoctorFinding> {
     let schema = match found.schema {
         None => "no records yet".to_owned(),
         Some(schema) if schema > found.schema_newest => {
-            let what =
-                format!("{database} has records of schema {schema}, and this program knows up to {}", found.schema_newest);
+            let what = format!(
+                "{database} has records of schema {schema}, and this program knows up to {}",
+                found.schema_newest
+            );
             return failed(what, "use the program of the newest server; all servers of a database need one version");
         }
         Some(schema) if schema < found.schema_newest => {
@@ -56,7 +58,8 @@ pub(super) fn check_database(url: &DatabaseUrl) -> Vec<DoctorFinding> {
     let what = format!("{database}: PostgreSQL {}, {schema}, answers in {latency}", found.version);
     let mut findings = vec![DoctorFinding::new(NAME, FindingState::Ok, what)];
     if found.latency > LATENCY_MAX {
-        findings[0].hint = Some("jobs start slowly with this latency; run the servers nearer to the database".to_owned());
+        findings[0].hint =
+            Some("jobs start slowly with this latency; run the servers nearer to the database".to_owned());
     }
     if found.clock_skew_ms.unsigned_abs() > CLOCK_SKEW_MS_MAX {
         let what = format!("its clock differs from that of this machine by {} ms", found.clock_skew_ms);

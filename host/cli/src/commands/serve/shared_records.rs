@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use saggar_store::StateDir;
 use saggar_store::records::{self, JobRecords, ServerIdentity};
 use saggar_store::server_identity::{is_server_name, server_identity};
-use saggar_store::StateDir;
 
 use super::unexpected_error;
 use crate::args::DatabaseArgs;
@@ -20,7 +20,7 @@ pub(super) fn open_records(
     home: &StateDir,
     models_dir: &Path,
 ) -> Result<(Arc<dyn JobRecords>, ServerIdentity), CliError> {
-    let Some(database) = &args.database else {
+    let Some(database) = args.database.as_ref().filter(|url| !url.is_empty()) else {
         return Ok((records::open(home.database()).map_err(unexpected_error)?, ServerIdentity::default()));
     };
     let url = database.as_postgres().map_err(CliError::invalid)?;
@@ -31,6 +31,10 @@ pub(super) fn open_records(
     let server = server_identity(home, models_dir, args.name.as_deref()).map_err(unexpected_error)?;
     let hint = "`saggar doctor --database` with the same URL says what is wrong with the database";
     let records = records::open(url).map_err(|error| unexpected_error(error).with_hint(hint))?;
-    tracing::info!(server = server.name, storage = server.storage, "the records are in a database that other servers can use");
+    tracing::info!(
+        server = server.name,
+        storage = server.storage,
+        "the records are in a database that other servers can use"
+    );
     Ok((records, server))
 }

@@ -100,7 +100,11 @@ async fn an_export_pins_its_checkpoint_against_pruning() {
         SafeTensors::deserialize(&file).unwrap().tensor("bias").unwrap().data(),
         &checkpoint(1).variables[0].bytes[..]
     );
-    assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 0, "another one still reads it");
+    assert_eq!(
+        checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(),
+        0,
+        "another one still reads it"
+    );
     drop(another);
     assert_eq!(checkpoints.prune(JOB, NEWEST_EPOCH, &Retention::last(1)).await.unwrap(), 1);
     assert!(matches!(reader.export(JOB, &CheckpointQuery::Step(1)).await, Err(CheckpointError::NotFound { .. })));

@@ -14,8 +14,8 @@ use object_store::*;
 use crate::objects::files::LocalObjectStore;
 
 use super::{
-    BestMetric, CheckpointError, CheckpointStore, JOB, MetricMode, NEWEST_EPOCH, ObjectStorage, PLUGIN, Retention, checkpoint,
-    latest_step, open_store, store_with_checkpoints,
+    BestMetric, CheckpointError, CheckpointStore, JOB, MetricMode, NEWEST_EPOCH, ObjectStorage, PLUGIN, Retention,
+    checkpoint, latest_step, open_store, store_with_checkpoints,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]

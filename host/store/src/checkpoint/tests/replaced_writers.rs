@@ -63,9 +63,7 @@ async fn a_manifest_names_the_epoch_of_its_parts_only_if_they_have_one() {
     let (directory, _checkpoints) = store_with_checkpoints(&[1]).await;
     let by_epoch = open_store(directory.path()).with_parts_by_epoch(true);
     by_epoch.save(JOB, 2, &checkpoint(2)).await.unwrap();
-    let text = |name: &str| {
-        std::fs::read_to_string(directory.path().join("checkpoints").join(JOB).join(name)).unwrap()
-    };
+    let text = |name: &str| std::fs::read_to_string(directory.path().join("checkpoints").join(JOB).join(name)).unwrap();
     assert!(text(&format!("{:020}-1.json", 1)).starts_with(r#"{"format":3,"#));
     assert!(text(&format!("{:020}-2.json", 2)).starts_with(r#"{"format":4,"#));
     // A store of one server reads both.

@@ -8,8 +8,8 @@ use crate::limits::LEASES_REAPED_MAX;
 use crate::records::lease::LEASE_MS;
 use crate::records::session::{RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
-    DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal,
-    LostJobDecision, PlaceJobs, PlacedClaim, PlacementState, ServerIdentity, StateReason,
+    DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal, LostJobDecision,
+    PlaceJobs, PlacedClaim, PlacementState, ServerIdentity, StateReason,
 };
 
 impl<E: RecordsEngine> LeaseRecords for E {
@@ -61,11 +61,6 @@ impl<E: RecordsEngine> LeaseRecords for E {
     }
 }
 
-/// Returns when a lease ends that begins now.
-pub(super) fn lease_end_ms(tx: &dyn SqlSession) -> TransactionResult<u64> {
-    Ok(tx.lease_clock()?.now_ms.saturating_add(LEASE_MS))
-}
-
 fn claim_placed(
     tx: &dyn SqlSession,
     server: &ServerIdentity,
@@ -105,7 +100,7 @@ fn renew_all(tx: &dyn SqlSession, leases: &[JobLease]) -> TransactionResult<Vec<
 }
 
 fn renew(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<Option<LeaseRenewal>> {
-    let until = lease_end_ms(tx)?;
+    let until = job::lease_end_ms(tx)?;
     tx.query_optional(
         "UPDATE jobs SET lease_until = ?5 WHERE id = ?1 AND attempts = ?2 AND epoch = ?3 AND claim = ?4 \
          AND state IN ('STARTING', 'RUNNING', 'STOPPING') RETURNING orders, stop_code, stop_sentence",

@@ -90,7 +90,10 @@ fn a_lease_is_renewed_late_unless_the_job_was_taken_away(fixture: &LeaseFixture)
     assert!(is_renewed(&records.renew_leases(&leases[1..]).unwrap()[0]));
     let reaped = records.reap_expired(&host_lost, 21).unwrap();
     assert_eq!(reaped.len(), 1);
-    assert_eq!((reaped[0].id.as_str(), reaped[0].state, reaped[0].epoch), (leases[0].job.as_str(), JobState::Queued, 2));
+    assert_eq!(
+        (reaped[0].id.as_str(), reaped[0].state, reaped[0].epoch),
+        (leases[0].job.as_str(), JobState::Queued, 2)
+    );
     assert_eq!(reaped[0].reason.code, "HOST_LOST");
     assert!(records.reap_expired(&host_lost, 22).unwrap().is_empty());
     let renewed = records.renew_leases(&[leases[1].clone(), leases[0].clone()]).unwrap();
@@ -98,7 +101,10 @@ fn a_lease_is_renewed_late_unless_the_job_was_taken_away(fixture: &LeaseFixture)
     assert!(matches!(records.check_lease(&leases[0]), Err(RecordError::Fenced { .. })));
     records.check_lease(&leases[1]).unwrap();
     let attempt = &records.attempts(&leases[0].job).unwrap()[0];
-    assert_eq!((attempt.state, attempt.reason.code.as_str(), attempt.ended_ms), (JobState::Queued, "HOST_LOST", Some(21)));
+    assert_eq!(
+        (attempt.state, attempt.reason.code.as_str(), attempt.ended_ms),
+        (JobState::Queued, "HOST_LOST", Some(21))
+    );
     let kinds: Vec<_> = records.newest_events(&leases[0].job, 3).unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, ["LEASE_EXPIRED", "ATTEMPT_ENDED", "QUEUED"]);
 }
