@@ -11,7 +11,7 @@ use super::unexpected_error;
 use crate::args::DatabaseArgs;
 use crate::exit::CliError;
 
-/// Opens the records, and returns which server this is. A server with records of its own has an empty identity.
+/// Opens the records, and returns which server this is. A server whose records are in its state directory has an empty identity.
 ///
 /// # Errors
 /// Returns an error without the password of the database.

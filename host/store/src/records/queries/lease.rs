@@ -32,7 +32,7 @@ impl<E: RecordsEngine> LeaseRecords for E {
     }
 
     fn reap_expired(&self, decide: DecideLostJob<'_>, now_ms: UnixMillis) -> Result<Vec<JobRecord>, RecordError> {
-        // Most of the time there is none, and a transaction that only reads is cheaper.
+        // Mostly nothing is over, and a transaction that only reads is cheaper.
         if self.read(|tx| expired(tx, ""))?.is_empty() {
             return Ok(Vec::new());
         }
