@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A server that ends when this value is dropped, also if the test panics.
@@ -103,13 +104,22 @@ impl PostgresServer {
 
     /// Kills all processes of the server at once.
     pub fn stop(&mut self) {
-        // Each process of the server is a separate group.
+        // Each process of the server is a separate group. While it is stopped it starts no others.
+        let send = |signal: Signal, pid: u32| {
+            let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+            kill_process(pid, signal).ok()
+        };
+        send(Signal::STOP, self.process.id());
         let children = crate::child_processes(self.process.id());
-        let _ = self.process.kill();
-        for child in children {
-            crate::kill_9(child);
+        for child in &children {
+            send(Signal::KILL, *child);
         }
+        let _ = self.process.kill();
         let _ = self.process.wait();
+        // The next server refuses to start while one of them uses the shared memory.
+        while children.iter().any(|child| Path::new(&format!("/proc/{child}")).exists()) {
+            std::thread::yield_now();
+        }
     }
 }
 

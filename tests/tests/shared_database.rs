@@ -119,7 +119,7 @@ fn a_training_of_a_killed_server_continues_on_another_one_with_equal_weights() {
     shared.servers[0].push_digits();
     let calm = submit_training(&shared.servers[0], "calm");
     assert_eq!(shared.servers[1].wait_for_job(&calm)["state"], "SUCCEEDED");
-    // Every server shows every job, whoever runs it.
+    // Every server shows every job, also one that it does not run.
     let job = submit_training(&shared.servers[1], "shaken");
     wait_for_checkpoint(&shared.servers[0], &job);
     let (owner, _) = shared.take_owner();
@@ -155,10 +155,12 @@ fn a_server_that_was_stopped_for_30_seconds_changes_nothing_of_the_next_owner() 
     assert!(is_alive(worker), "the worker waits for its server");
     signal("CONT", stopped.pid());
     stopped.wait_for("the worker's end", |_| (!is_alive(worker)).then_some(()));
-    stopped.wait_for("the refusal", |_| {
+    let log = stopped.wait_for("the refusal", |_| {
         let log = shared.log("a") + &shared.log("b");
-        log.lines().any(|line| line.contains("attempt lost") && line.contains("claimed by")).then_some(())
+        let is_refusal = |line: &str| line.contains("attempt lost") && line.contains("claimed by server");
+        log.lines().any(is_refusal).then_some(log)
     });
+    assert!(log.contains("lost its lease has ended") && log.contains("exit_code=75"), "{log}");
     let after = stopped.job(&job);
     assert_eq!((&after["attempt"], &after["state"]), (&json!(2), &json!("RUNNING")), "{after}");
     assert!(after["step"].as_u64() >= before["step"].as_u64(), "{before} {after}");
@@ -185,8 +187,12 @@ fn a_database_that_is_killed_and_restarted_ends_no_attempt() {
         }
     }
     for job in &jobs {
-        let shown = shared.servers[1].job(job);
-        assert_eq!((&shown["attempt"], &shown["state"]), (&json!(1), &json!("RUNNING")), "{shown}");
+        let job_document = shared.servers[1].job(job);
+        assert_eq!(
+            (&job_document["attempt"], &job_document["state"]),
+            (&json!(1), &json!("RUNNING")),
+            "{job_document}"
+        );
         shared.servers[1].saggar_ok(&["stop", job]);
         assert_eq!(shared.servers[0].wait_for_job(job)["state"], "CANCELLED");
     }
@@ -221,8 +227,8 @@ fn a_job_waits_for_a_server_that_has_its_files() {
     // The directory of this one is new, and has the same name.
     let b = start_server(&database, second.path(), "a");
     let waiting = b.wait_for("the reason of the wait", |server| {
-        let shown = server.job(&job);
-        (shown["state"] == "QUEUED").then_some(shown)
+        let job_document = server.job(&job);
+        (job_document["state"] == "QUEUED").then_some(job_document)
     });
     assert!(waiting.to_string().contains("OTHER_STORAGE"), "{waiting}");
     let own = SteadyJob::with_steps(10).submit(&b);

@@ -27,11 +27,11 @@ pub(crate) async fn recover_jobs(shared: &Arc<SharedState>) -> Result<(), JobErr
         tracing::info!(job = %job.name, "taking over from a server that is gone");
         let now_ms = shared.clock.now_ms();
         let reason = StateReason::new(HOST_RESTART, "the server was restarted");
-        let taken = move |records: &dyn JobRecords| {
+        let take_over = move |records: &dyn JobRecords| {
             let lease = records.take_over(&job.id, now_ms)?;
             requeue_or_fail(records, &lease, &reason, now_ms, now_ms)
         };
-        shared.with_records(taken).await?;
+        shared.with_records(take_over).await?;
     }
     Ok(())
 }

@@ -88,7 +88,11 @@ async fn drive_attempt(
         }
     };
     let lease = claim.lease.clone();
-    let (last_word, exit) = worker.drive(&mut recorder, orders).await?;
+    let driven = worker.drive(&mut recorder, orders).await;
+    if matches!(driven, Err(JobError::Records(RecordError::Fenced { .. }))) {
+        worker.end_fenced().await;
+    }
+    let (last_word, exit) = driven?;
     if worker.is_lease_lost {
         tracing::warn!(exit_code = exit.code, "the worker of an attempt that lost its lease has ended");
         // Returns the error that names the owner.

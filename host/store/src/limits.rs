@@ -247,6 +247,10 @@ pub const POSTGRES_CONNECT_MS_MAX: u32 = 5_000;
 /// Milliseconds without an answer of the host after which a connection to PostgreSQL is given up.
 pub const POSTGRES_SILENCE_MS_MAX: u32 = 15_000;
 
+/// Milliseconds for which a transaction of PostgreSQL waits for the next statement of its client before it is rolled back. A
+/// server that is stopped in the middle of one must not block the others; when it continues, it repeats the transaction.
+pub const POSTGRES_IDLE_TRANSACTION_MS_MAX: u32 = 3_000;
+
 /// Milliseconds for which a transaction is repeated while PostgreSQL cannot be reached, for example because it restarts.
 pub const POSTGRES_RETRY_MS_MAX: u32 = 15_000;
 

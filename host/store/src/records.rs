@@ -22,6 +22,7 @@ pub mod id;
 mod job;
 mod lease;
 mod membership;
+mod orders;
 mod pause;
 mod pipeline;
 mod postgres;
@@ -42,10 +43,11 @@ pub use job::{
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, JobOrder, JobOrders, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
-    PlacedJob, PlacementState, ServerIdentity,
+    DecideLostJob, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
+    PlacementState, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
+pub use orders::{JobOrder, JobOrders};
 pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,

@@ -26,6 +26,11 @@ pub(crate) struct DatabaseArgs {
 pub(crate) struct DatabaseUrl(String);
 
 impl DatabaseUrl {
+    /// Returns whether it is that of an empty variable, which counts as absent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the URL if it is one of PostgreSQL. An error names it nowhere.
     pub(crate) fn as_postgres(&self) -> Result<&str, String> {
         let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| self.0.starts_with(scheme));

@@ -89,7 +89,7 @@ pub(crate) fn doctor(args: &DoctorArgs, server: &ServerAddress, output: CliOutpu
     findings.push(state_dir_check::check_state_dir(&args.home, args.fix));
     findings.extend(state_dir_check::check_linked_dirs(&args.home));
     findings.extend(state_dir_check::list_other_state_dirs(&KnownStateDirs::for_current_user().others(&args.home)));
-    findings.extend(args.database.iter().flat_map(database::check_database));
+    findings.extend(args.database.iter().filter(|url| !url.is_empty()).flat_map(database::check_database));
     findings.push(state_dir_check::check_port());
     findings.push(check_open_files());
     findings.push(check_user_config(args.fix));

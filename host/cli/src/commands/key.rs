@@ -34,7 +34,8 @@ fn open_state_dir(args: &KeyHomeArgs) -> Result<StateDir, CliError> {
 
 /// Opens the keys of a state directory, which are a copy of those in a database if several servers have them in common.
 fn open_keys(args: &KeyHomeArgs, home: &StateDir) -> Result<KeyFile, CliError> {
-    let Some(database) = &args.database else { return Ok(home.keys()) };
+    let database = args.database.as_ref().filter(|url| !url.is_empty());
+    let Some(database) = database else { return Ok(home.keys()) };
     let records: Arc<dyn DocumentRecords> = open_database(database)?;
     home.keys().share(records).map_err(|error| CliError::new(exit::UNEXPECTED, "keys", error.to_string()))
 }

@@ -235,6 +235,14 @@ impl WorkerSession {
         Ok(self.worker.wait().await?)
     }
 
+    /// Ends a worker whose attempt was refused by the records. It is killed if it does not end in time.
+    pub(super) async fn end_fenced(&mut self) {
+        self.send_command(WorkerCommand::LeaseLost).await;
+        if let Ok(Ok(exit)) = tokio::time::timeout(LEASE_LOST_GRACE, self.worker.wait()).await {
+            tracing::warn!(exit_code = exit.code, "the worker of an attempt that lost its lease has ended");
+        }
+    }
+
     /// Sends what waited for the worker's connection. Returns the stream of the worker's events.
     async fn begin(&mut self, connection: WorkerConnection) -> EventReader {
         self.heartbeat.reset();

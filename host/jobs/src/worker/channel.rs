@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
-use super::lease_guard::LeaseGuard;
+use super::lease_guard::{LeaseGuard, end_fenced};
 use super::pause_control::PauseControl;
 use super::ranks::rank_link::RankLink;
 use super::supervisor_link::{SupervisorLink, write_line};
@@ -220,11 +220,7 @@ fn follow_commands(
                 Ok(WorkerCommand::Pause { point }) => control.pause.set_point(point),
                 Ok(WorkerCommand::Alive) => {}
                 Ok(WorkerCommand::LeaseRenewed { heartbeat }) => control.lease.record_renewal(heartbeat),
-                Ok(WorkerCommand::LeaseLost) => {
-                    // Standard error is the attempt's log.
-                    eprintln!("saggar worker: another server owns the job now; the attempt ends");
-                    std::process::exit(EXIT_TRY_AGAIN);
-                }
+                Ok(WorkerCommand::LeaseLost) => end_fenced(&"another server owns the job now"),
                 Ok(WorkerCommand::Start(_) | WorkerCommand::Refuse { .. }) | Err(_) => std::process::exit(EXIT_BROKEN),
             }
         }

@@ -7,6 +7,7 @@
 //! [`LEASE_UNSURE_MAX`] its process ends.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,10 +71,11 @@ impl RenewalState {
     }
 }
 
-/// Ends the process of an attempt that a newer one has replaced.
-pub(super) fn end_fenced(error: &dyn std::fmt::Display) -> ! {
-    // Standard error is the attempt's log.
-    eprintln!("saggar worker: {error}; the attempt ends");
+/// Ends the process of an attempt that no longer owns its job, and says why in the attempt's log, which is standard error
+/// if somebody still reads it.
+pub(super) fn end_fenced(reason: &dyn std::fmt::Display) -> ! {
+    // `eprintln!` panics if nobody reads it, and only this thread would end.
+    let _ = writeln!(std::io::stderr(), "saggar worker: {reason}; the attempt ends");
     std::process::exit(EXIT_TRY_AGAIN);
 }
 
@@ -120,12 +122,8 @@ impl LeaseGuard {
 
     fn end_if_over(&self) {
         if self.state.lock().as_ref().is_some_and(|state| state.is_over(Instant::now())) {
-            // Standard error is the attempt's log.
             let minutes = LEASE_UNSURE_MAX.as_secs() / 60;
-            eprintln!(
-                "saggar worker: the lease of the job could not be renewed for {minutes} minutes; the attempt ends"
-            );
-            std::process::exit(EXIT_TRY_AGAIN);
+            end_fenced(&format_args!("the lease of the job could not be renewed for {minutes} minutes"));
         }
     }
 }

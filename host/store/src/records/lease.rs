@@ -6,9 +6,8 @@
 //! gone for a while ends no attempt.
 
 use saggar_clock::UnixMillis;
-use serde::{Deserialize, Serialize};
 
-use super::{ActiveJob, ClaimedJob, JobLease, JobRecord, QueuedJob, StateReason, UsageTotal};
+use super::{ActiveJob, ClaimedJob, JobLease, JobOrder, JobOrders, JobRecord, QueuedJob, StateReason, UsageTotal};
 use crate::error::RecordError;
 
 /// Milliseconds for which a claim or a renewal is valid, by the database's clock.
@@ -23,30 +22,6 @@ pub struct ServerIdentity {
     pub id: String,
     /// The identifier of the storage that its files are in. Servers with the same storage can run each other's jobs.
     pub storage: String,
-}
-
-/// What a running attempt is ordered to do, besides stopping, which [`JobRecord::stop`] says. Every claim resets it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobOrders {
-    /// The reason to save, return and queue the job again, or `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub preempt: Option<StateReason>,
-    /// The number of checkpoints that were requested of the attempt.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub checkpoints: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-/// An order for a running attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobOrder {
-    /// Save, return and queue the job again. The first reason stays.
-    Preempt(StateReason),
-    /// Save a checkpoint and continue.
-    Checkpoint,
 }
 
 /// The queue when jobs are placed.

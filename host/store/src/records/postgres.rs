@@ -66,6 +66,7 @@ impl PostgresRecords {
         let settings = ConnectionSettings::parse(url)?;
         let database = settings.name.clone();
         let pool = ConnectionPool::new(settings).map_err(|source| RecordError::Database { database, source })?;
+        inspection::check_support(&pool)?;
         let records = PostgresRecords { pool };
         schema::migrate(&records.pool)?;
         Ok(records)

@@ -8,7 +8,7 @@ use saggar_store::server_identity::{is_server_name, server_identity};
 use saggar_store::{KeyFile, StateDir};
 
 use super::unexpected_error;
-use crate::args::DatabaseArgs;
+use crate::args::{DatabaseArgs, DatabaseUrl};
 use crate::database::open_database;
 use crate::exit::CliError;
 
@@ -26,7 +26,7 @@ impl ServerRecords {
     /// Returns an error without the password of the database.
     pub(super) fn open(args: &DatabaseArgs, home: &StateDir) -> Result<ServerRecords, CliError> {
         let keys = home.keys();
-        let Some(database) = &args.database else {
+        let Some(database) = args.database.as_ref().filter(|url| !url.is_empty()) else {
             keys.stop_sharing().map_err(unexpected_error)?;
             return Ok(ServerRecords { records: records::open(home.database()).map_err(unexpected_error)?, keys });
         };
@@ -45,7 +45,7 @@ pub(super) fn identify_server(
     home: &StateDir,
     models_dir: &Path,
 ) -> Result<ServerIdentity, CliError> {
-    if args.database.is_none() {
+    if args.database.as_ref().is_none_or(DatabaseUrl::is_empty) {
         return Ok(ServerIdentity::default());
     }
     if let Some(name) = args.name.as_deref().filter(|name| !is_server_name(name)) {

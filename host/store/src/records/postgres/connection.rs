@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Statement};
 use super::settings::ConnectionSettings;
 use super::tls::TlsSetup;
 use super::{PostgresError, values};
-use crate::limits::RECORDS_BUSY_MS;
+use crate::limits::{POSTGRES_IDLE_TRANSACTION_MS_MAX, RECORDS_BUSY_MS};
 use crate::records::session::{LeaseClock, RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult};
 
 /// The numbers of advisory locks. All are released at the end of a transaction, so that a pooler that gives a connection
@@ -132,7 +132,8 @@ impl PostgresConnection {
 /// A transaction that waits too long for another one, or whose client is gone, ends.
 fn transaction_timeouts() -> String {
     format!(
-        "SET LOCAL lock_timeout = {RECORDS_BUSY_MS}; SET LOCAL idle_in_transaction_session_timeout = {RECORDS_BUSY_MS}"
+        "SET LOCAL lock_timeout = {RECORDS_BUSY_MS}; \
+         SET LOCAL idle_in_transaction_session_timeout = {POSTGRES_IDLE_TRANSACTION_MS_MAX}"
     )
 }
 

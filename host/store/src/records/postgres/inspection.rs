@@ -4,16 +4,17 @@ use std::time::{Duration, Instant};
 
 use saggar_clock::{Clock, SystemClock};
 
+use super::failure::record_error;
 use super::pool::ConnectionPool;
 use super::schema;
 use super::settings::ConnectionSettings;
 use crate::error::RecordError;
-use crate::records::session::{SqlSession, TransactionResult, params};
+use crate::records::session::{SqlSession, TransactionError, TransactionResult, params};
 
 /// The oldest version of PostgreSQL that the records are tested with, as the server numbers it.
-pub(super) const VERSION_MIN: u64 = 130_000;
+const VERSION_MIN: u64 = 130_000;
 /// The encoding of the database, without which texts could not be stored.
-pub(super) const ENCODING: &str = "UTF8";
+const ENCODING: &str = "UTF8";
 
 /// The properties of a database.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,14 +49,43 @@ pub fn inspect_database(url: &str) -> Result<DatabaseInspection, RecordError> {
     let failed = |source| RecordError::Database { database: database.clone(), source };
     let pool = ConnectionPool::new(settings).map_err(failed)?;
     let connection = pool.open().map_err(|error| error.into_record_error(&database))?;
-    inspect(&connection, &database).map_err(|error| super::failure::record_error(error, &database))
+    inspect(&connection, &database).map_err(|error| record_error(error, &database))
+}
+
+/// Version, number of the version, and encoding.
+fn read_settings(session: &dyn SqlSession) -> TransactionResult<(String, u64, String)> {
+    let text = |name: &str| {
+        let sql = format!("SELECT current_setting('{name}')");
+        session.query_one(&sql, params![], |row| row.get::<String>(0))
+    };
+    let version = text("server_version")?.split(' ').next().unwrap_or_default().to_owned();
+    Ok((version, text("server_version_num")?.parse().unwrap_or(0), text("server_encoding")?))
+}
+
+/// Checks that the records can be stored in the database of a pool.
+///
+/// # Errors
+/// Returns `Database`.
+pub(super) fn check_support(pool: &ConnectionPool) -> Result<(), RecordError> {
+    let database = &pool.settings().name;
+    let connection = pool.open().map_err(|error| error.into_record_error(database))?;
+    check_settings(&connection).map_err(|error| record_error(error, database))
+}
+
+fn check_settings(session: &dyn SqlSession) -> TransactionResult<()> {
+    let (version, number, encoding) = read_settings(session)?;
+    let reason = if number < VERSION_MIN {
+        format!("it is of PostgreSQL {version}, and version 13 or newer is needed")
+    } else if encoding != ENCODING {
+        format!("it has the encoding {encoding}, and UTF8 is needed: `createdb -E UTF8 -T template0 NAME` creates one")
+    } else {
+        return Ok(());
+    };
+    Err(TransactionError::Engine(reason.into()))
 }
 
 fn inspect(session: &dyn SqlSession, database: &str) -> TransactionResult<DatabaseInspection> {
-    let text = |sql: &str| session.query_one(sql, params![], |row| row.get::<String>(0));
-    let version = text("SELECT current_setting('server_version')")?;
-    let number = text("SELECT current_setting('server_version_num')")?.parse().unwrap_or(0_u64);
-    let encoding = text("SELECT current_setting('server_encoding')")?;
+    let (version, number, encoding) = read_settings(session)?;
     let has_schema = "SELECT to_regclass('schema_version') IS NOT NULL";
     let schema = match session.query_one(has_schema, params![], |row| row.get::<bool>(0))? {
         true => session.query_optional("SELECT version FROM schema_version", params![], |row| row.get(0))?,
@@ -74,7 +104,7 @@ fn inspect(session: &dyn SqlSession, database: &str) -> TransactionResult<Databa
     }
     Ok(DatabaseInspection {
         database: database.to_owned(),
-        version: version.split(' ').next().unwrap_or_default().to_owned(),
+        version,
         is_version_supported: number >= VERSION_MIN,
         is_encoding_supported: encoding == ENCODING,
         encoding,

@@ -22,8 +22,8 @@ pub(super) fn migrate(pool: &ConnectionPool) -> Result<(), RecordError> {
 }
 
 fn migrate_on(connection: &PostgresConnection, database: &str) -> TransactionResult<()> {
-    connection.run("BEGIN")?;
     let session: &dyn SqlSession = connection;
+    connection.run("BEGIN")?;
     session.execute("SELECT pg_advisory_xact_lock(?1)", &[SqlValue::Integer(advisory_locks::SCHEMA)])?;
     connection.run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")?;
     let found = session.query_optional("SELECT version FROM schema_version", params![], |row| row.get::<i64>(0))?;

@@ -48,6 +48,26 @@ fn an_unreachable_database_is_named_without_its_password() {
 }
 
 #[test]
+fn a_database_of_another_encoding_is_refused_and_inspected() {
+    let Some(server) = TestServer::start() else { return };
+    let good = server.create_database();
+    server.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
+    let latin = format!("{}/latin", good.rsplit_once('/').unwrap().0);
+    let error = PostgresRecords::open(&latin).unwrap_err().to_string();
+    assert!(error.contains("encoding LATIN1") && error.contains("createdb -E UTF8"), "{error}");
+    let found = inspect_database(&latin).unwrap();
+    assert_eq!(
+        (found.encoding.as_str(), found.is_encoding_supported, found.is_version_supported),
+        ("LATIN1", false, true)
+    );
+    let found = inspect_database(&good).unwrap();
+    assert_eq!((found.schema, found.is_encoding_supported), (None, true));
+    assert!(found.clock_skew_ms.abs() < 1_000 && found.latency < Duration::from_secs(1), "{found:?}");
+    drop(PostgresRecords::open(&good).unwrap());
+    assert_eq!(inspect_database(&good).unwrap().schema, Some(found.schema_newest));
+}
+
+#[test]
 fn texts_with_nul_are_stored_with_a_replacement() {
     let Some(server) = TestServer::start() else { return };
     let records = server.open();
@@ -262,6 +282,38 @@ fn a_write_whose_commit_is_lost_is_repeated() {
     cutter.lose_next_commit();
     records.record_metrics(&lease, &[point(1, 0.5)]).unwrap();
     assert_eq!((cutter.cuts(), records.series(&job.id, "loss", 0, 0).unwrap().len()), (2, 1));
+}
+
+/// A client that is stopped in the middle of a transaction holds its locks for a few seconds only, and repeats the
+/// transaction.
+#[test]
+fn a_client_that_stops_in_a_transaction_blocks_others_for_seconds_only() {
+    let Some(server) = TestServer::start() else { return };
+    let records = server.open();
+    let id = records.submit(&new_job("p"), 1).unwrap().id;
+    let (locked, is_first) = (std::sync::Barrier::new(2), AtomicBool::new(true));
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| {
+            let is_done = std::sync::Mutex::new(is_done);
+            records.write(|tx| {
+                crate::records::queries::event::record(tx, &id, "STOPPED", "", 2)?;
+                if is_first.swap(false, Ordering::Relaxed) {
+                    locked.wait();
+                    is_done.lock().unwrap().recv().unwrap();
+                }
+                Ok(())
+            })
+        });
+        locked.wait();
+        let began = Instant::now();
+        records.record_event(&id, "OTHER", "", 3).unwrap();
+        let most = Duration::from_millis(3 * u64::from(crate::limits::POSTGRES_IDLE_TRANSACTION_MS_MAX));
+        assert!(began.elapsed() < most, "{:?}", began.elapsed());
+        done.send(()).unwrap();
+        stopped.join().unwrap().unwrap();
+    });
+    assert_eq!((records.count_events(&id, "STOPPED").unwrap(), records.count_events(&id, "OTHER").unwrap()), (1, 1));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS};
-use super::{clamp_limit, comma_list, event, lease, usage_totals};
+use super::{clamp_limit, comma_list, event, usage_totals};
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
+use crate::records::lease::LEASE_MS;
 use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 use crate::records::{
     ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
@@ -178,7 +179,7 @@ pub(super) fn claim_queued(
     server: &ServerIdentity,
     now_ms: UnixMillis,
 ) -> TransactionResult<Option<ClaimedJob>> {
-    let until = lease::lease_end_ms(tx)?;
+    let until = lease_end_ms(tx)?;
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
          reason_code = '', reason_sentence = '', server = ?3, server_id = ?4, claim = ?5, lease_until = ?6, \
@@ -207,6 +208,11 @@ pub(super) fn record_claim(
     event::record(tx, &job.id, "CLAIMED", &format!("attempt {} in pool {pool}{place}", lease.attempt), now_ms)
 }
 
+/// Returns when a lease ends that begins now.
+pub(super) fn lease_end_ms(tx: &dyn SqlSession) -> TransactionResult<u64> {
+    Ok(tx.lease_clock()?.now_ms.saturating_add(LEASE_MS))
+}
+
 /// Returns a new token of a claim.
 fn new_claim() -> String {
     durable::random_hex::<8>()
@@ -231,7 +237,7 @@ pub(super) fn take_over(tx: &dyn SqlSession, id: &str, now_ms: UnixMillis) -> Tr
         let (field, expected) = ("job", "must be active; claim a queued one");
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
-    let (claim, until) = (new_claim(), lease::lease_end_ms(tx)?);
+    let (claim, until) = (new_claim(), lease_end_ms(tx)?);
     let sql = "UPDATE jobs SET epoch = epoch + 1, claim = ?2, lease_until = ?3 WHERE id = ?1";
     tx.execute(sql, params![job.id, claim, until])?;
     event::record(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;

@@ -32,7 +32,7 @@ impl<E: RecordsEngine> LeaseRecords for E {
     }
 
     fn reap_expired(&self, decide: DecideLostJob<'_>, now_ms: UnixMillis) -> Result<Vec<JobRecord>, RecordError> {
-        // Most of the time there is none, and a transaction that only reads is cheaper.
+        // Mostly nothing is over, and a transaction that only reads is cheaper.
         if self.read(|tx| expired(tx, ""))?.is_empty() {
             return Ok(Vec::new());
         }
@@ -59,11 +59,6 @@ impl<E: RecordsEngine> LeaseRecords for E {
     fn check_lease(&self, lease: &JobLease) -> Result<(), RecordError> {
         self.read(|tx| job::check_owner(job::get(tx, &lease.job)?, lease).map(drop))
     }
-}
-
-/// Returns when a lease ends that begins now.
-pub(super) fn lease_end_ms(tx: &dyn SqlSession) -> TransactionResult<u64> {
-    Ok(tx.lease_clock()?.now_ms.saturating_add(LEASE_MS))
 }
 
 fn claim_placed(
@@ -105,7 +100,7 @@ fn renew_all(tx: &dyn SqlSession, leases: &[JobLease]) -> TransactionResult<Vec<
 }
 
 fn renew(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<Option<LeaseRenewal>> {
-    let until = lease_end_ms(tx)?;
+    let until = job::lease_end_ms(tx)?;
     tx.query_optional(
         "UPDATE jobs SET lease_until = ?5 WHERE id = ?1 AND attempts = ?2 AND epoch = ?3 AND claim = ?4 \
          AND state IN ('STARTING', 'RUNNING', 'STOPPING') RETURNING orders, stop_code, stop_sentence",

@@ -18,7 +18,7 @@ const BEGIN_MS: u64 = 1_700_000_000_000;
 pub(super) enum LeaseTestClock {
     Manual(Arc<ManualClock>),
     /// The database's functions read a table.
-    Table(PostgresRecords),
+    Table(Box<PostgresRecords>),
 }
 
 impl LeaseTestClock {
@@ -70,7 +70,7 @@ impl LeaseFixture {
                  AS 'SELECT {column} FROM test_clock'"
             ));
         }
-        let clock = LeaseTestClock::Table(PostgresRecords::open(&url).unwrap());
+        let clock = LeaseTestClock::Table(Box::new(PostgresRecords::open(&url).unwrap()));
         Some(LeaseFixture { records: Arc::new(records), clock, _engine: Box::new(server) })
     }
 }

@@ -77,7 +77,7 @@ struct SimulationCounts {
     lost_answers: u32,
 }
 
-struct Simulation<'a> {
+struct LeaseSimulation<'a> {
     fixture: &'a LeaseFixture,
     rng: SimulationRng,
     second: u64,
@@ -88,8 +88,8 @@ struct Simulation<'a> {
     counts: SimulationCounts,
 }
 
-impl Simulation<'_> {
-    fn new(fixture: &LeaseFixture, seed: u64) -> Simulation<'_> {
+impl LeaseSimulation<'_> {
+    fn new(fixture: &LeaseFixture, seed: u64) -> LeaseSimulation<'_> {
         let simulated = |name: &str| SimulatedServer {
             identity: server(name),
             gate: ReaperGate::new(Duration::ZERO),
@@ -102,7 +102,7 @@ impl Simulation<'_> {
         let servers = ["a", "b", "c"].map(simulated).into();
         let rng = SimulationRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let (jobs, counts) = (BTreeMap::new(), SimulationCounts::default());
-        Simulation { fixture, rng, second: 0, has_faults: true, database_returns: 0, servers, jobs, counts }
+        LeaseSimulation { fixture, rng, second: 0, has_faults: true, database_returns: 0, servers, jobs, counts }
     }
 
     fn now_ms(&self) -> u64 {
@@ -319,7 +319,7 @@ fn simulate(seeds: std::ops::Range<u64>, seconds: u64, open: impl Fn() -> Option
     for seed in seeds {
         let Some(fixture) = open() else { return };
         let run = std::panic::AssertUnwindSafe(|| {
-            let mut simulation = Simulation::new(&fixture, seed);
+            let mut simulation = LeaseSimulation::new(&fixture, seed);
             (0..seconds).for_each(|_| simulation.step());
             simulation.finish();
             simulation.counts

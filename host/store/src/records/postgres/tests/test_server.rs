@@ -106,7 +106,7 @@ impl TestServer {
         self.wait_until_ready();
     }
 
-    fn execute(&self, statement: &str) {
+    pub(in crate::records) fn execute(&self, statement: &str) {
         let mut command = self.client();
         let output = command.args(["-c", statement]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
