@@ -1,0 +1,68 @@
+//! Objects in a bucket with Amazon's S3 interface: Amazon S3, MinIO, Ceph, Cloudflare R2 and others.
+//!
+//! The address is `s3://BUCKET` or `s3://BUCKET/PREFIX` ([`address`]). Credentials, region and endpoint come from the
+//! environment variables of Amazon's own programs ([`settings`]), so that no secret is part of the address.
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::aws::S3ConditionalPut;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+
+use crate::error::StoreError;
+
+mod address;
+mod credentials_file;
+mod failure;
+mod http_client;
+mod settings;
+mod store_clock;
+
+use address::redact;
+pub(super) use failure::explain_failure;
+use http_client::HyperConnector;
+use settings::S3Settings;
+pub use store_clock::ClockSkew;
+use store_clock::StoreClock;
+
+/// A bucket on another machine.
+#[derive(Clone, Debug)]
+pub(super) struct RemoteStore {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// The address, for messages.
+    pub(super) address: String,
+    pub(super) clock: Arc<StoreClock>,
+}
+
+/// Opens the store at an address with the settings in the environment, without sending a request.
+///
+/// # Errors
+/// Returns `BadStoreAddress`.
+pub(super) fn open(address: &str) -> Result<RemoteStore, StoreError> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let refuse = |reason: String| StoreError::BadStoreAddress { address: redact(address), reason };
+    S3Settings::read(address, &variable).and_then(open_with).map_err(refuse)
+}
+
+/// Opens a store, without sending a request.
+///
+/// # Errors
+/// Returns a sentence that says what is wrong and what was expected.
+pub(super) fn open_with(settings: S3Settings) -> Result<RemoteStore, String> {
+    let clock = Arc::new(StoreClock::default());
+    let connector = HyperConnector::new(settings.authorities.as_deref(), settings.timeouts, Arc::clone(&clock))?;
+    let builder = settings
+        .builder
+        .with_bucket_name(&settings.address.bucket)
+        .with_conditional_put(S3ConditionalPut::ETagMatch)
+        .with_retry(settings.retry)
+        .with_http_connector(connector);
+    let store = builder.build().map_err(|error| error.to_string())?;
+    let address = settings.address.to_string();
+    if settings.address.prefix.is_empty() {
+        return Ok(RemoteStore { store: Arc::new(store), address, clock });
+    }
+    let store = Arc::new(PrefixStore::new(store, Path::from(settings.address.prefix)));
+    Ok(RemoteStore { store, address, clock })
+}
