@@ -18,6 +18,7 @@ pub mod notebooks;
 pub mod onnx;
 pub mod pipelines;
 mod process;
+pub mod s3;
 mod server;
 mod sources;
 mod sweeps;

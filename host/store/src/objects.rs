@@ -23,7 +23,7 @@ mod probe;
 mod s3;
 
 pub use probe::StoreProbe;
-pub use s3::ClockSkew;
+pub use s3::{ClockSkew, S3Settings};
 
 use files::{LocalObjectStore, ObjectPin};
 use s3::RemoteStore;
@@ -74,11 +74,17 @@ impl ObjectStorage {
     /// # Errors
     /// Returns `BadStoreAddress` if the address or a variable is not valid.
     pub fn open(address: &str) -> Result<ObjectStorage, StoreError> {
-        s3::open(address).map(ObjectStorage::from_remote)
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        ObjectStorage::open_bucket(S3Settings::read(address, &variable)?)
     }
 
-    fn from_remote(remote: RemoteStore) -> ObjectStorage {
-        ObjectStorage { store: Arc::clone(&remote.store), files: None, remote: Some(remote) }
+    /// Opens a bucket with these settings, without sending a request.
+    ///
+    /// # Errors
+    /// Returns `BadStoreAddress`.
+    pub fn open_bucket(settings: S3Settings) -> Result<ObjectStorage, StoreError> {
+        let remote = s3::open(settings)?;
+        Ok(ObjectStorage { store: Arc::clone(&remote.store), files: None, remote: Some(remote) })
     }
 
     /// Wraps another store: in memory, or one that injects faults in a test.
@@ -138,7 +144,7 @@ impl ObjectStorage {
     ///
     /// # Errors
     /// Returns `Object`; the object may or may not exist then.
-    pub(crate) async fn create_unique(&self, name: &str, content: Bytes) -> Result<PutOutcome, StoreError> {
+    pub async fn create_unique(&self, name: &str, content: Bytes) -> Result<PutOutcome, StoreError> {
         match self.create(name, content.clone().into()).await? {
             PutOutcome::Created => Ok(PutOutcome::Created),
             // Another process can remove it meanwhile.
@@ -354,51 +360,4 @@ fn object_info(meta: ObjectMeta) -> ObjectInfo {
 fn blob_name(digest: &Digest) -> String {
     let hex = digest.hex();
     format!("blobs/sha256/{}/{hex}", &hex[..2])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn local_storage() -> (tempfile::TempDir, ObjectStorage) {
-        let directory = tempfile::tempdir().unwrap();
-        let objects = ObjectStorage::local(directory.path()).unwrap();
-        (directory, objects)
-    }
-
-    #[tokio::test]
-    async fn create_keeps_an_existing_object() {
-        let (_directory, objects) = local_storage();
-        assert_eq!(objects.create("a/b", "one".into()).await.unwrap(), PutOutcome::Created);
-        assert_eq!(objects.create("a/b", "two".into()).await.unwrap(), PutOutcome::Taken);
-        assert_eq!(objects.get("a/b").await.unwrap(), "one");
-        assert_eq!(objects.size("a/b").await.unwrap(), Some(3));
-        let names: Vec<_> = objects.list("a").await.unwrap().into_iter().map(|o| o.name).collect();
-        assert_eq!(names, ["a/b"]);
-        objects.delete("a/b").await.unwrap();
-        objects.delete("a/b").await.unwrap();
-        assert_eq!(objects.size("a/b").await.unwrap(), None);
-        assert!(matches!(objects.get("a/b").await, Err(StoreError::NotFound { .. })));
-    }
-
-    #[tokio::test]
-    async fn a_damaged_blob_is_refused_and_repaired_by_storing_it_again() {
-        let (directory, objects) = local_storage();
-        let digest = objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
-        let path = directory.path().join(blob_name(&digest));
-        std::fs::write(&path, "contend").unwrap();
-        let error = objects.get_blob(&digest).await.unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { size: 7, .. }), "{error}");
-        objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
-        assert_eq!(objects.get_blob(&digest).await.unwrap(), "content");
-    }
-
-    #[tokio::test]
-    async fn object_names_cannot_escape_the_store() {
-        let (_directory, objects) = local_storage();
-        for name in ["../x", "a/../x", "a//b", "a/./b"] {
-            let put = objects.create(name, "x".into()).await;
-            assert!(matches!(put, Err(StoreError::BadName { .. })), "{name}: {put:?}");
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use saggar_jobs::worker::WorkerLocations;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -15,6 +16,9 @@ pub(crate) struct DoctorArgs {
     /// The state directory to check.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
+    /// The store of objects to check: s3://BUCKET/PREFIX.
+    #[arg(long, env = "SAGGAR_OBJECTS", value_name = "ADDRESS")]
+    pub(crate) objects: Option<String>,
     /// Check only one device (doctor starts this).
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub(crate) probe: Option<String>,
@@ -31,4 +35,18 @@ pub(crate) struct WorkerArgs {
     /// Maximum bytes of everything that is stored.
     #[arg(long)]
     pub(crate) storage_quota: Option<u64>,
+    /// The address of the store of objects.
+    #[arg(long)]
+    pub(crate) objects: Option<String>,
+}
+
+impl WorkerArgs {
+    pub(crate) fn locations(&self) -> WorkerLocations {
+        WorkerLocations {
+            home: self.home.clone(),
+            models: self.models.clone(),
+            storage_quota: self.storage_quota,
+            objects: self.objects.clone(),
+        }
+    }
 }

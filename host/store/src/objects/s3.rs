@@ -19,10 +19,9 @@ mod http_client;
 mod settings;
 mod store_clock;
 
-use address::redact;
 pub(super) use failure::explain_failure;
 use http_client::HyperConnector;
-use settings::S3Settings;
+pub use settings::S3Settings;
 pub use store_clock::ClockSkew;
 use store_clock::StoreClock;
 
@@ -35,21 +34,16 @@ pub(super) struct RemoteStore {
     pub(super) clock: Arc<StoreClock>,
 }
 
-/// Opens the store at an address with the settings in the environment, without sending a request.
+/// Opens a bucket, without sending a request.
 ///
 /// # Errors
 /// Returns `BadStoreAddress`.
-pub(super) fn open(address: &str) -> Result<RemoteStore, StoreError> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let refuse = |reason: String| StoreError::BadStoreAddress { address: redact(address), reason };
-    S3Settings::read(address, &variable).and_then(open_with).map_err(refuse)
+pub(super) fn open(settings: S3Settings) -> Result<RemoteStore, StoreError> {
+    let address = settings.address.to_string();
+    connect(settings).map_err(|reason| StoreError::BadStoreAddress { address, reason })
 }
 
-/// Opens a store, without sending a request.
-///
-/// # Errors
-/// Returns a sentence that says what is wrong and what was expected.
-pub(super) fn open_with(settings: S3Settings) -> Result<RemoteStore, String> {
+fn connect(settings: S3Settings) -> Result<RemoteStore, String> {
     let clock = Arc::new(StoreClock::default());
     let connector = HyperConnector::new(settings.authorities.as_deref(), settings.timeouts, Arc::clone(&clock))?;
     let builder = settings

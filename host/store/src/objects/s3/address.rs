@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn addresses_have_a_bucket_and_a_prefix() {
         let parse = |address| S3Address::parse(address).map(|it| (it.to_string(), it.bucket, it.prefix));
-        let parts = |text: &str, bucket: &str, prefix: &str| Ok((text.to_owned(), bucket.to_owned(), prefix.to_owned()));
+        let parts =
+            |text: &str, bucket: &str, prefix: &str| Ok((text.to_owned(), bucket.to_owned(), prefix.to_owned()));
         assert_eq!(parse("s3://models"), parts("s3://models", "models", ""));
         assert_eq!(parse("s3://models/"), parts("s3://models", "models", ""));
         assert_eq!(parse("s3://models/a/b/"), parts("s3://models/a/b", "models", "a/b"));

@@ -30,7 +30,8 @@ const FIXES: [(&[&str], &str); 8] = [
     (&["SlowDown", "ServiceUnavailable", "InternalError"], "the store is overloaded or failing: try again later"),
     (&["QuotaExceeded", "XMinioStorageFull"], "the store is full: remove data, for example with `saggar gc`"),
 ];
-const NO_CREDENTIALS_FIX: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a file of credentials";
+const NO_CREDENTIALS_FIX: &str =
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a file of credentials";
 const UNREACHABLE_FIX: &str = "check AWS_ENDPOINT_URL and that the store can be reached from this machine";
 const OTHER_FIX: &str = "`saggar doctor` checks the store";
 
@@ -80,7 +81,9 @@ fn describe(text: &str) -> (String, &'static str) {
     let times = retries.map_or_else(String::new, |count| format!(" ({count} retries)"));
     let is_about_credentials = text.contains("/latest/") || text.contains("credentials");
     let reason = match method {
-        _ if is_about_credentials => format!("there are no credentials, and the metadata service of a cloud {happened}"),
+        _ if is_about_credentials => {
+            format!("there are no credentials, and the metadata service of a cloud {happened}")
+        }
         Some(method) => format!("{method} {happened}{times}"),
         None => happened.clone(),
     };

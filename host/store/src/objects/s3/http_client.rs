@@ -36,11 +36,11 @@ const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// How long a client waits for a store.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::objects) struct RequestTimeouts {
+pub(super) struct RequestTimeouts {
     /// For a connection.
-    pub(in crate::objects) connect: Duration,
+    pub(super) connect: Duration,
     /// For the answer to a request without a body, and for the next bytes of an answer.
-    pub(in crate::objects) answer: Duration,
+    pub(super) answer: Duration,
 }
 
 /// Makes the clients of a store.

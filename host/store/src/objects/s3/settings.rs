@@ -7,9 +7,10 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, RetryConfig};
 
-use super::address::S3Address;
+use super::address::{S3Address, redact};
 use super::credentials_file::{CredentialsFile, FileCredentials};
 use super::http_client::RequestTimeouts;
+use crate::error::StoreError;
 use crate::limits::{S3_RETRIES_MAX, S3_RETRY_PAUSE_MAX, S3_RETRY_TIME_MAX};
 
 const ACCESS_KEY: &str = "AWS_ACCESS_KEY_ID";
@@ -41,15 +42,15 @@ const VARIABLES: [(&str, AmazonS3ConfigKey); 13] = [
 
 /// What a connection to a bucket needs.
 #[derive(Debug)]
-pub(in crate::objects) struct S3Settings {
+pub struct S3Settings {
     pub(super) address: S3Address,
     /// Credentials, region and endpoint.
     pub(super) builder: AmazonS3Builder,
     /// A file of certificates in PEM form to trust besides the public authorities.
     pub(super) authorities: Option<PathBuf>,
-    pub(in crate::objects) timeouts: RequestTimeouts,
+    pub(super) timeouts: RequestTimeouts,
     /// How often and how long a request is repeated that failed for a reason of the network or of the store.
-    pub(in crate::objects) retry: RetryConfig,
+    pub(super) retry: RetryConfig,
 }
 
 impl S3Settings {
@@ -57,12 +58,22 @@ impl S3Settings {
     /// not empty.
     ///
     /// # Errors
-    /// Returns a sentence that says what is wrong and what was expected.
-    pub(in crate::objects) fn read(
-        address: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<S3Settings, String> {
-        let address = S3Address::parse(address)?;
+    /// Returns `BadStoreAddress`.
+    pub fn read(address: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<S3Settings, StoreError> {
+        let refuse = |reason: String| StoreError::BadStoreAddress { address: redact(address), reason };
+        S3Address::parse(address).and_then(|address| S3Settings::for_address(address, variable)).map_err(refuse)
+    }
+
+    /// Returns the settings with other limits: the time to wait for a connection, the time to wait for an answer or its
+    /// next bytes, and the time from the beginning of a request after which it is not repeated.
+    #[must_use]
+    pub fn with_limits(mut self, connect: Duration, answer: Duration, retry: Duration) -> S3Settings {
+        self.timeouts = RequestTimeouts { connect, answer };
+        self.retry.retry_timeout = retry;
+        self
+    }
+
+    fn for_address(address: S3Address, variable: &dyn Fn(&str) -> Option<String>) -> Result<S3Settings, String> {
         let mut builder = AmazonS3Builder::new();
         for (name, key) in VARIABLES {
             if let Some(value) = variable(name) {
@@ -104,7 +115,7 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<S3Settings, String> {
         let value = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
-        S3Settings::read("s3://models", &value)
+        S3Settings::for_address(S3Address::parse("s3://models").unwrap(), &value)
     }
 
     #[test]

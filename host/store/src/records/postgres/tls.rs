@@ -50,10 +50,7 @@ impl TlsSetup {
 }
 
 /// Returns a verifier that trusts these authorities.
-fn verifier_of(
-    roots: RootCertStore,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, BoxedError> {
+fn verifier_of(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, BoxedError> {
     Ok(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
 
