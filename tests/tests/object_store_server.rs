@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use saggar_store::CheckpointStore;
 use saggar_tests::s3::{FaultProxy, MotoServer, RacyServer, S3Fault, s3_address, s3_objects, s3_variables};
-use saggar_tests::{ServerProcess, binary, lenet};
+use saggar_tests::{HttpPayload, ServerProcess, binary, lenet};
 use serde_json::Value;
 
 /// Enough for some seconds of training.
@@ -69,12 +69,17 @@ fn a_killed_server_resumes_from_the_bucket_with_the_weights_of_a_run_on_local_fi
 }
 
 #[test]
-fn an_attempt_that_cannot_read_the_bucket_is_followed_by_another() {
+fn requests_that_the_bucket_does_not_answer_can_be_repeated_and_attempts_are_followed_by_another() {
     let Some(store) = MotoServer::start() else { return };
     let proxy = FaultProxy::start(store.port());
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path(), proxy.port());
-    // As many as one operation repeats, and more.
+    proxy.inject(S3Fault::Refuse(503, "SlowDown"), "PUT", "/blobs/", 7);
+    let plugin = std::fs::read(lenet()).unwrap();
+    let answer = server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", &plugin));
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &"store_unavailable".into()), "{}", answer.text);
+    assert!(answer.json()["error"] == "the store of objects does not answer", "{}", answer.text);
+    // As many as one operation repeats.
     proxy.inject(S3Fault::Refuse(503, "SlowDown"), "GET", "/blobs/", 7);
     let job = submit(&server, "digits");
     let ended = server.wait_for_job(&job);

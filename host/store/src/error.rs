@@ -26,6 +26,24 @@ pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// Returns whether the error or one of its causes means that a store of objects on another machine did not answer a
+/// request, or refused it.
+pub fn is_store_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<RemoteFailure>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The error below [`StoreError::Remote`].
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct RemoteFailure(pub(crate) Box<object_store::Error>);
+
 /// Errors of files and objects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -119,7 +137,7 @@ pub enum StoreError {
         /// How to fix it.
         fix: &'static str,
         /// The object store's error.
-        source: Box<object_store::Error>,
+        source: RemoteFailure,
     },
     /// The address of a store of objects, or an environment variable about it, is not valid.
     #[error("the store of objects `{address}`: {reason}")]

@@ -4,7 +4,7 @@
 
 use object_store::Error;
 
-use crate::error::StoreError;
+use crate::error::{RemoteFailure, StoreError};
 
 /// Longest part of an answer that is repeated in a message, in characters.
 const ANSWER_CHARS_MAX: usize = 300;
@@ -44,7 +44,13 @@ pub(in crate::objects) fn explain_failure(address: &str, name: &str) -> impl FnO
             return StoreError::NotFound { name: name.to_owned() };
         }
         let (reason, fix) = describe(&text);
-        StoreError::Remote { store: address.to_owned(), name: name.to_owned(), reason, fix, source: Box::new(error) }
+        StoreError::Remote {
+            store: address.to_owned(),
+            name: name.to_owned(),
+            reason,
+            fix,
+            source: RemoteFailure(Box::new(error)),
+        }
     }
 }
 
