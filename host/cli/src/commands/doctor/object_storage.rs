@@ -75,8 +75,11 @@ fn latency_finding(probe: &StoreProbe) -> DoctorFinding {
 }
 
 fn clock_finding(skew: ClockSkew) -> DoctorFinding {
-    let (seconds, which) = (skew.distance().as_secs(), if skew.is_store_ahead() { "ahead of" } else { "behind" });
-    let what = format!("the store's clock is {seconds} s {which} this machine's");
+    let what = match (skew.distance().as_secs(), skew.is_store_ahead()) {
+        (0, _) => "the clocks of the store and of this machine agree to a second".to_owned(),
+        (seconds, true) => format!("the store's clock is {seconds} s ahead of this machine's"),
+        (seconds, false) => format!("the store's clock is {seconds} s behind this machine's"),
+    };
     if skew.distance() <= CLOCK_SKEW_MAX {
         return DoctorFinding::new("objects/clock", FindingState::Ok, what);
     }
