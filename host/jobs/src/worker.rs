@@ -10,6 +10,7 @@ mod locations;
 mod log_placeholders;
 mod logged_items;
 mod lost_device;
+mod lost_worker;
 mod measurement;
 mod metering;
 mod nan_guard;
@@ -56,13 +57,13 @@ use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
 pub use locations::WorkerLocations;
 use lost_device::{DeviceWatch, kill_own_process};
+use lost_worker::{restore_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
 use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
-use ranks::worker_lost_error;
 pub use rights::JobRights;
 use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
@@ -328,7 +329,7 @@ impl WorkerAttempt<'_> {
             checkpoints.latest(job, &spec.plugin).await.map(|latest| latest.found)
         };
         let newest = self.runtime.block_on(newest);
-        let newest = newest.map_err(|error| initial_state::restore_error(&error))?;
+        let newest = newest.map_err(|error| restore_error(&error))?;
         let Some((_, checkpoint)) = newest.filter(|(_, checkpoint)| checkpoint.step >= *from) else {
             return Ok(false);
         };

@@ -1,10 +1,10 @@
 //! The initial state of an attempt: the job's newest checkpoint, else the state that its specification names.
 
 use saggar_plugin::{InitialState, PluginError};
-use saggar_store::{Checkpoint, CheckpointError, CheckpointStore, ModelRegistry, SkippedCheckpoint, StoreError};
+use saggar_store::{Checkpoint, CheckpointError, CheckpointStore, ModelRegistry, SkippedCheckpoint};
 use tokio::runtime::Handle;
 
-use super::ranks::worker_lost_error;
+use super::lost_worker::restore_error;
 use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, InitFrom};
 
@@ -51,15 +51,6 @@ pub(super) fn find_initial_state(
         }
     };
     Ok(FoundInitialState { beginning, skipped: own.skipped, note })
-}
-
-/// Returns the error of an attempt that cannot read its checkpoints. If a store on another machine does not answer, another
-/// attempt can succeed.
-pub(super) fn restore_error(error: &CheckpointError) -> PluginError {
-    match error {
-        CheckpointError::Store(StoreError::Remote { .. }) => worker_lost_error(error.to_string()),
-        error => PluginError::job(error.to_string()),
-    }
 }
 
 /// Reads a checkpoint of another job, written by any build of a plugin: whether it fits is checked for each variable.

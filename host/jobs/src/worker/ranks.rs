@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use saggar_plugin::{FailureReason, PluginError};
 
 use super::locations::WorkerLocations;
+use super::lost_worker::worker_lost_error;
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
@@ -158,10 +159,6 @@ impl RankPeer {
 fn own_executable() -> std::io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
-}
-
-pub(super) fn worker_lost_error(message: String) -> PluginError {
-    PluginError::Ranks { reason: FailureReason::WorkerLost, message }
 }
 
 fn ranks_differ_error(message: String) -> PluginError {
