@@ -20,6 +20,7 @@ pub mod onnx;
 pub mod pipelines;
 mod postgres;
 mod process;
+pub mod s3;
 mod server;
 mod sources;
 mod sweeps;

@@ -12,6 +12,7 @@ use saggar_clock::SystemClock;
 use saggar_jobs::protocol::{PROTOCOL_VERSION, WorkerCommand};
 use saggar_jobs::spec::WORKER_LOST;
 use saggar_jobs::transport::{TcpWorkerListener, UnixWorkerListener, WorkerAddress, WorkerListener};
+use saggar_jobs::worker::WorkerLocations;
 use saggar_jobs::{
     CheckpointEvery, JobError, JobService, JobSpec, JobSubmission, LaunchRequest, LocalLauncher, SchedulerConfig,
     WorkerCredentials, WorkerHandle, WorkerLauncher,
@@ -75,7 +76,9 @@ impl TestSupervisor {
         let directory = tempfile::tempdir().unwrap();
         let home = StateDir::open(directory.path()).unwrap();
         let (program, models) = (binary(), home.models());
-        let workers = LocalLauncher { program, home: home.root().to_owned(), models, storage_quota: None };
+        let home_dir = home.root().to_owned();
+        let locations = WorkerLocations { home: home_dir, models, storage_quota: None, objects: None };
+        let workers = LocalLauncher { program, locations };
         let launches: Arc<Mutex<Vec<WorkerLaunch>>> = Arc::default();
         let launcher = RecordingLauncher { workers, open_connections, launches: Arc::clone(&launches) };
         let jobs = JobService::new(

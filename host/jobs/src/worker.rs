@@ -7,9 +7,11 @@ mod data_step;
 mod initial_state;
 mod job_context;
 mod lease_guard;
+mod locations;
 mod log_placeholders;
 mod logged_items;
 mod lost_device;
+mod lost_worker;
 mod measurement;
 mod metering;
 mod nan_guard;
@@ -27,7 +29,6 @@ mod supervisor_link;
 mod usage_reporter;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -41,7 +42,7 @@ use saggar_plugin::{
     TrainLimits, TrainOutcome, run_step, train,
 };
 use saggar_store::{
-    CheckpointError, CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir,
+    CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir, StoreError,
 };
 use saggar_telemetry::TraceContext;
 use thiserror::Error;
@@ -55,7 +56,9 @@ use crate::storage_guard::StorageGuard;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
+pub use locations::WorkerLocations;
 use lost_device::{DeviceWatch, kill_own_process};
+use lost_worker::{restore_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
@@ -66,12 +69,11 @@ pub use rights::JobRights;
 use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
 
-/// Runs the attempt that the supervisor sends, on the state directory `home`, publishing to `models`. The supervisor is
-/// found by the credentials in the environment ([`crate::credentials`]). Returns the exit code of the process.
+/// Runs the attempt that the supervisor sends. The supervisor is found by the credentials in the environment
+/// ([`crate::credentials`]). Returns the exit code of the process.
 ///
-/// `storage_quota` limits the bytes of everything that is stored. `runtime` drives the object store; it must not be the
-/// calling runtime, which is blocked.
-pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tokio::runtime::Handle) -> i32 {
+/// `runtime` drives the object store; it must not be the calling runtime, which is blocked.
+pub fn run(locations: &WorkerLocations, runtime: &tokio::runtime::Handle) -> i32 {
     // If memory is exhausted, an attempt should be killed before the server. If the score cannot be set, the system
     // decides.
     let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE_ADJUSTMENT.to_string());
@@ -88,8 +90,7 @@ pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tok
     let _span = context.map(|context| tracing::info_span!("attempt", trace_id = %context.trace).entered());
     tracing::debug!(job = start.name, attempt = start.attempt, rank = start.rank, "the worker begins");
     let attempt_control = Arc::clone(&control);
-    let attempt =
-        WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control: attempt_control, start };
+    let attempt = WorkerAttempt { locations, runtime, channel: &channel, control: attempt_control, start };
     match attempt.run().and_then(|outcome| check_pause_saved(outcome, &control)) {
         Ok(outcome) => {
             channel.send(&final_event(&outcome, &control));
@@ -190,9 +191,7 @@ struct LoadedAttempt {
 }
 
 struct WorkerAttempt<'a> {
-    home: &'a Path,
-    models: &'a Path,
-    storage_quota: Option<u64>,
+    locations: &'a WorkerLocations,
     runtime: &'a tokio::runtime::Handle,
     channel: &'a EventChannel,
     control: Arc<WorkerControl>,
@@ -202,15 +201,16 @@ struct WorkerAttempt<'a> {
 impl WorkerAttempt<'_> {
     fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
-        let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        let home =
+            StateDir::open(&self.locations.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if let Some(step) = &spec.data_step {
             return self.run_data_step(step, &home);
         }
         if let Some(notebook) = &spec.notebook {
             return self.run_notebook(notebook, &home);
         }
-        let objects =
-            ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        let objects = self.locations.open_objects(&home);
+        let objects = objects.map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if self.is_paused_already(&CheckpointStore::new(objects.clone()))? {
             return Ok(TrainOutcome::Stopped);
         }
@@ -225,7 +225,7 @@ impl WorkerAttempt<'_> {
         let (plugin, wasm) = self.load_plugin(&host, &objects)?;
         let step = plugin.has_step().then(|| StepAttempt::open(&self, &wasm, &home)).transpose()?;
         let datasets = self.open_datasets(&home, step.as_ref())?;
-        let rights = JobRights::new(&self.start, &home, self.models);
+        let rights = JobRights::new(&self.start, &home, &self.locations.models);
         let secrets = rights
             .secret_values(&home, &spec.secrets)
             .map_err(|error| AttemptFailure::permanent("NO_SECRET", error))?;
@@ -307,8 +307,8 @@ impl WorkerAttempt<'_> {
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
             checkpoints,
-            room: StorageGuard::new(self.storage_quota, loaded.home.clone(), self.models.to_owned()),
-            models: ModelRegistry::new(self.models),
+            room: StorageGuard::new(self.locations.storage_quota, loaded.home.clone(), self.locations.models.clone()),
+            models: ModelRegistry::new(&self.locations.models),
             rights: loaded.rights.clone(),
             home: loaded.home.clone(),
             plugin_wasm: loaded.wasm.clone(),
@@ -333,7 +333,7 @@ impl WorkerAttempt<'_> {
             checkpoints.latest(job, &spec.plugin).await.map(|latest| latest.found)
         };
         let newest = self.runtime.block_on(newest);
-        let newest = newest.map_err(|error: CheckpointError| PluginError::job(error.to_string()))?;
+        let newest = newest.map_err(|error| restore_error(&error))?;
         let Some((_, checkpoint)) = newest.filter(|(_, checkpoint)| checkpoint.step >= *from) else {
             return Ok(false);
         };
@@ -377,9 +377,9 @@ impl WorkerAttempt<'_> {
             channel: self.channel,
             control: &self.control,
             home: home.clone(),
-            room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
-            models: ModelRegistry::new(self.models),
-            rights: JobRights::new(&self.start, home, self.models),
+            room: StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone()),
+            models: ModelRegistry::new(&self.locations.models),
+            rights: JobRights::new(&self.start, home, &self.locations.models),
             dataset,
             spending,
         };
@@ -402,7 +402,7 @@ impl WorkerAttempt<'_> {
         if spec.replicas == 1 {
             return Ok(None);
         }
-        Ok(Some(Arc::new(RankGroup::start(&self.start, self.home, self.models, self.storage_quota)?)))
+        Ok(Some(Arc::new(RankGroup::start(&self.start, self.locations)?)))
     }
 
     /// Returns the job context for this process's plugin.
@@ -424,7 +424,10 @@ impl WorkerAttempt<'_> {
         let digest: Digest =
             self.start.spec.plugin.parse().map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
         let wasm = self.runtime.block_on(objects.get_blob(&digest));
-        let wasm = wasm.map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
+        let wasm = wasm.map_err(|error| match error {
+            StoreError::Remote { .. } => AttemptFailure::Plugin(worker_lost_error(error.to_string())),
+            error => AttemptFailure::permanent("NO_PLUGIN", error),
+        })?;
         let plugin =
             host.compile(&wasm).map_err(|error| AttemptFailure::permanent(FailureReason::BadPlugin.as_str(), error))?;
         Ok((plugin, wasm))

@@ -164,6 +164,8 @@ error_codes! {
     RateLimited = "rate_limited",
     /// The server is stopping.
     Stopping = "stopping",
+    /// The store of objects does not answer, or refuses the server's requests.
+    StoreUnavailable = "store_unavailable",
     /// Too many event streams are open.
     StreamsFull = "streams_full",
     /// The body consists of too many small pieces.

@@ -26,6 +26,24 @@ pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// Returns whether the error or one of its causes means that a store of objects on another machine did not answer a
+/// request, or refused it.
+pub fn is_store_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<RemoteFailure>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The error below [`StoreError::Remote`].
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct RemoteFailure(pub(crate) Box<object_store::Error>);
+
 /// Errors of files and objects.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -106,6 +124,42 @@ pub enum StoreError {
         used: u64,
         /// Bytes to be added.
         wanted: u64,
+    },
+    /// A store of objects on another machine did not answer a request, or refused it.
+    #[error("{store}: object {name}: {reason}; {fix}")]
+    Remote {
+        /// The address of the store.
+        store: String,
+        /// The object, or the prefix of a listing.
+        name: String,
+        /// The request, and what happened.
+        reason: String,
+        /// How to fix it.
+        fix: &'static str,
+        /// The object store's error.
+        source: RemoteFailure,
+    },
+    /// The address of a store of objects, or an environment variable about it, is not valid.
+    #[error("the store of objects `{address}`: {reason}")]
+    BadStoreAddress {
+        /// The address, without secrets.
+        address: String,
+        /// What is wrong, and what was expected.
+        reason: String,
+    },
+    /// A store of objects lets several requests create the same object.
+    #[error(
+        "{store} lost a race: {requests} requests created one object at the same time with `If-None-Match: *`, and \
+         {created} of them succeeded, expected 1. Workers would overwrite each other's checkpoints. Use a store that \
+         checks this condition, such as Amazon S3, MinIO or Ceph"
+    )]
+    UnsafeStore {
+        /// The address of the store.
+        store: String,
+        /// Requests that succeeded.
+        created: usize,
+        /// Requests that were made.
+        requests: usize,
     },
     /// The runtime shut down during the operation.
     #[error("object {name}: the runtime is shutting down")]

@@ -9,6 +9,7 @@
 
 pub mod archive;
 pub mod backup;
+pub mod certificates;
 pub mod checkpoint;
 pub mod dataset;
 pub mod digest;

@@ -14,6 +14,24 @@ pub const SHARED_PART_BYTES_MAX: usize = 4 << 20;
 /// Attempts to write an object while other processes sweep it away. Each claim of a job sweeps once.
 pub const PUT_TRIES_MAX: u32 = 4;
 
+/// Repetitions of a request to a store of objects, the time from its beginning after which it is not repeated, and the
+/// longest pause before one. The caller of a save decides what follows.
+pub const S3_RETRIES_MAX: usize = 6;
+/// See [`S3_RETRIES_MAX`].
+pub const S3_RETRY_TIME_MAX: Duration = Duration::from_secs(30);
+/// See [`S3_RETRIES_MAX`].
+pub const S3_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Attempts to create an object whose name the store refuses although no object has it: another put of the name was in
+/// progress, and failed.
+pub const S3_CREATES_MAX: u32 = 5;
+
+/// Requests that create the same object at once when a store is checked. Exactly one can succeed.
+pub const PROBE_RACERS: usize = 8;
+
+/// Bytes of a file with credentials.
+pub const CREDENTIALS_FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// Bytes from which a chunk of an exported checkpoint is sent without copying; smaller ones are gathered.
 pub const EXPORT_PIECE_BYTES_MIN: usize = 64 << 10;
 

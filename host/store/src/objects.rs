@@ -1,7 +1,8 @@
 //! Object storage: named bytes that are created once and never changed.
 //!
-//! Built on [`object_store`]. Today it stores local files ([`files`]), each synced with its directory before a put
-//! returns. A synchronous caller waits with `tokio::runtime::Handle::block_on`.
+//! Built on [`object_store`]. The objects are local files ([`files`]), each synced with its directory before a put
+//! returns, or in a bucket of another machine ([`s3`]). A synchronous caller waits with
+//! `tokio::runtime::Handle::block_on`.
 
 use std::io;
 use std::path::Path as FsPath;
@@ -15,10 +16,17 @@ use saggar_clock::UnixMillis;
 
 use crate::digest::Digest;
 use crate::error::StoreError;
+use crate::limits::S3_CREATES_MAX;
 
 pub(crate) mod files;
+mod probe;
+mod s3;
+
+pub use probe::StoreProbe;
+pub use s3::{ClockSkew, S3Settings};
 
 use files::{LocalObjectStore, ObjectPin};
+use s3::RemoteStore;
 
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +54,8 @@ pub struct ObjectStorage {
     store: Arc<dyn ObjectStore>,
     /// The same store, if it is local files.
     files: Option<LocalObjectStore>,
+    /// The same store, if it is a bucket.
+    remote: Option<RemoteStore>,
 }
 
 impl ObjectStorage {
@@ -55,24 +65,99 @@ impl ObjectStorage {
     /// Returns `Io` if `root` is not a directory.
     pub fn local(root: &FsPath) -> Result<ObjectStorage, StoreError> {
         let files = LocalObjectStore::new(root).map_err(StoreError::io(root))?;
-        Ok(ObjectStorage { store: Arc::new(files.clone()), files: Some(files) })
+        Ok(ObjectStorage { store: Arc::new(files.clone()), files: Some(files), remote: None })
     }
 
-    /// Wraps another store: in memory, in a cloud, or one that injects faults in a test.
+    /// Opens the store at an address, `s3://BUCKET/PREFIX`, without sending a request; [`probe`](Self::probe) does that.
+    /// Credentials, region and endpoint come from the environment variables that Amazon's programs read.
+    ///
+    /// # Errors
+    /// Returns `BadStoreAddress` if the address or a variable is not valid.
+    pub fn open(address: &str) -> Result<ObjectStorage, StoreError> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        ObjectStorage::open_bucket(S3Settings::read(address, &variable)?)
+    }
+
+    /// Opens a bucket with these settings, without sending a request.
+    ///
+    /// # Errors
+    /// Returns `BadStoreAddress`.
+    pub fn open_bucket(settings: S3Settings) -> Result<ObjectStorage, StoreError> {
+        let remote = s3::open(settings)?;
+        Ok(ObjectStorage { store: Arc::clone(&remote.store), files: None, remote: Some(remote) })
+    }
+
+    /// Wraps another store: in memory, or one that injects faults in a test.
     pub fn from_store(store: Arc<dyn ObjectStore>) -> ObjectStorage {
-        ObjectStorage { store, files: None }
+        ObjectStorage { store, files: None, remote: None }
     }
 
-    /// Writes an object unless its name is taken. The object is durable when this returns.
+    /// Returns the address of a bucket, or a description of another store.
+    pub fn address(&self) -> &str {
+        self.remote.as_ref().map_or("the local store", |remote| &remote.address)
+    }
+
+    /// Returns a text that is the same for every server with this bucket, or `None` for another store.
+    pub fn bucket_identity(&self) -> Option<&str> {
+        self.remote.as_ref().map(|remote| remote.identity.as_str())
+    }
+
+    /// Returns the store's clock minus that of this machine, whose time is `now_ms`, or `None` if no answer of the store
+    /// had a time.
+    pub fn clock_skew(&self, now_ms: UnixMillis) -> Option<ClockSkew> {
+        self.remote.as_ref()?.clock.skew(now_ms)
+    }
+
+    /// Returns a function that adds an object's name to an error of the store.
+    fn failure(&self, name: &str) -> impl FnOnce(Error) -> StoreError {
+        move |error| match &self.remote {
+            Some(remote) => s3::explain_failure(&remote.address, name)(error),
+            None => StoreError::object(name)(error),
+        }
+    }
+
+    /// Writes an object unless its name is taken. The object is durable when this returns. A store on another machine can
+    /// lose the answer to a put that it carried out: then the object that this call wrote can be `Taken`.
     ///
     /// # Errors
     /// Returns `Object`; the object may or may not exist then.
     pub async fn create(&self, name: &str, payload: PutPayload) -> Result<PutOutcome, StoreError> {
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.store.put_opts(&self.path(name)?, payload, options).await {
-            Ok(_) => Ok(PutOutcome::Created),
-            Err(Error::AlreadyExists { .. }) => Ok(PutOutcome::Taken),
-            Err(error) => Err(StoreError::object(name)(error)),
+        let path = self.path(name)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match self.store.put_opts(&path, payload.clone(), options).await {
+                Ok(_) => return Ok(PutOutcome::Created),
+                Err(error @ Error::AlreadyExists { .. }) => {
+                    // A store can refuse a put because another one is in progress, and that one can still fail. The crate
+                    // reports both alike: https://github.com/apache/arrow-rs-object-store/issues/852
+                    if self.remote.is_none() || self.size(name).await?.is_some() {
+                        return Ok(PutOutcome::Taken);
+                    }
+                    if tries >= S3_CREATES_MAX {
+                        return Err(self.failure(name)(error));
+                    }
+                }
+                Err(error) => return Err(self.failure(name)(error)),
+            }
+        }
+    }
+
+    /// Writes an object whose content no other caller writes, unless its name is taken. If the answer to an earlier put was
+    /// lost, the object that it wrote counts as created.
+    ///
+    /// # Errors
+    /// Returns `Object`; the object may or may not exist then.
+    pub async fn create_unique(&self, name: &str, content: Bytes) -> Result<PutOutcome, StoreError> {
+        match self.create(name, content.clone().into()).await? {
+            PutOutcome::Created => Ok(PutOutcome::Created),
+            // Another process can remove it meanwhile.
+            PutOutcome::Taken => match self.get(name).await {
+                Ok(found) if found == content => Ok(PutOutcome::Created),
+                Ok(_) | Err(StoreError::NotFound { .. }) => Ok(PutOutcome::Taken),
+                Err(error) => Err(error),
+            },
         }
     }
 
@@ -82,7 +167,7 @@ impl ObjectStorage {
     /// Returns `Object`; the object has its previous or its new content then.
     pub async fn replace(&self, name: &str, payload: PutPayload) -> Result<(), StoreError> {
         let put = self.store.put(&self.path(name)?, payload).await;
-        put.map(drop).map_err(StoreError::object(name))
+        put.map(drop).map_err(self.failure(name))
     }
 
     /// Makes sure that the object `name` holds exactly these bytes, whose digest is `digest`.
@@ -129,8 +214,8 @@ impl ObjectStorage {
     /// # Errors
     /// Returns `NotFound` or `Object`.
     pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
-        let got = self.store.get(&self.path(name)?).await.map_err(StoreError::object(name))?;
-        got.bytes().await.map_err(StoreError::object(name))
+        let got = self.store.get(&self.path(name)?).await.map_err(self.failure(name))?;
+        got.bytes().await.map_err(self.failure(name))
     }
 
     /// Returns an object's bytes, verified against `digest`.
@@ -166,7 +251,7 @@ impl ObjectStorage {
         match self.store.head(&self.path(name)?).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(StoreError::object(name)(error)),
+            Err(error) => Err(self.failure(name)(error)),
         }
     }
 
@@ -176,7 +261,7 @@ impl ObjectStorage {
     /// Returns `Object`.
     pub async fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let listing = self.store.list(Some(&self.path(prefix)?)).map_ok(object_info);
-        let mut found: Vec<_> = listing.try_collect().await.map_err(StoreError::object(prefix))?;
+        let mut found: Vec<_> = listing.try_collect().await.map_err(self.failure(prefix))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
@@ -187,7 +272,7 @@ impl ObjectStorage {
     /// Returns `Object`.
     pub async fn list_flat(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
-        let objects = listing.map_err(StoreError::object(prefix))?.objects;
+        let objects = listing.map_err(self.failure(prefix))?.objects;
         let mut found: Vec<_> = objects.into_iter().map(object_info).collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
@@ -199,7 +284,7 @@ impl ObjectStorage {
     /// Returns `Object`.
     pub async fn list_folders(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
-        let folders = listing.map_err(StoreError::object(prefix))?.common_prefixes;
+        let folders = listing.map_err(self.failure(prefix))?.common_prefixes;
         let mut names: Vec<_> = folders.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
         names.sort();
         Ok(names)
@@ -213,7 +298,7 @@ impl ObjectStorage {
     pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
         match self.store.delete(&self.path(name)?).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(StoreError::object(name)(error)),
+            Err(error) => Err(self.failure(name)(error)),
         }
     }
 
@@ -280,51 +365,4 @@ fn object_info(meta: ObjectMeta) -> ObjectInfo {
 fn blob_name(digest: &Digest) -> String {
     let hex = digest.hex();
     format!("blobs/sha256/{}/{hex}", &hex[..2])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn local_storage() -> (tempfile::TempDir, ObjectStorage) {
-        let directory = tempfile::tempdir().unwrap();
-        let objects = ObjectStorage::local(directory.path()).unwrap();
-        (directory, objects)
-    }
-
-    #[tokio::test]
-    async fn create_keeps_an_existing_object() {
-        let (_directory, objects) = local_storage();
-        assert_eq!(objects.create("a/b", "one".into()).await.unwrap(), PutOutcome::Created);
-        assert_eq!(objects.create("a/b", "two".into()).await.unwrap(), PutOutcome::Taken);
-        assert_eq!(objects.get("a/b").await.unwrap(), "one");
-        assert_eq!(objects.size("a/b").await.unwrap(), Some(3));
-        let names: Vec<_> = objects.list("a").await.unwrap().into_iter().map(|o| o.name).collect();
-        assert_eq!(names, ["a/b"]);
-        objects.delete("a/b").await.unwrap();
-        objects.delete("a/b").await.unwrap();
-        assert_eq!(objects.size("a/b").await.unwrap(), None);
-        assert!(matches!(objects.get("a/b").await, Err(StoreError::NotFound { .. })));
-    }
-
-    #[tokio::test]
-    async fn a_damaged_blob_is_refused_and_repaired_by_storing_it_again() {
-        let (directory, objects) = local_storage();
-        let digest = objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
-        let path = directory.path().join(blob_name(&digest));
-        std::fs::write(&path, "contend").unwrap();
-        let error = objects.get_blob(&digest).await.unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { size: 7, .. }), "{error}");
-        objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
-        assert_eq!(objects.get_blob(&digest).await.unwrap(), "content");
-    }
-
-    #[tokio::test]
-    async fn object_names_cannot_escape_the_store() {
-        let (_directory, objects) = local_storage();
-        for name in ["../x", "a/../x", "a//b", "a/./b"] {
-            let put = objects.create(name, "x".into()).await;
-            assert!(matches!(put, Err(StoreError::BadName { .. })), "{name}: {put:?}");
-        }
-    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;
+use crate::objects::ObjectStorage;
 use crate::records::ServerIdentity;
 use crate::state_dir::StateDir;
 
@@ -18,17 +19,25 @@ const STORAGE_ID_FILE: &str = ".storage-id";
 /// Maximum bytes of either, and of a server's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Returns the identity of the server with this state directory and directory of models, and creates the files that
-/// make it stable. Call it while the lock of the state directory is held. Without a name, it is that of the host with a
-/// part of the identifier.
+/// Returns the identity of the server with this state directory, directory of models and store of objects, and creates the
+/// files that make it stable. Call it while the lock of the state directory is held. Without a name, it is that of the
+/// host with a part of the identifier.
 ///
 /// # Errors
 /// Returns `Io` if a file cannot be read or written.
-pub fn server_identity(home: &StateDir, models: &Path, name: Option<&str>) -> Result<ServerIdentity, StoreError> {
+pub fn server_identity(
+    home: &StateDir,
+    models: &Path,
+    objects: &ObjectStorage,
+    name: Option<&str>,
+) -> Result<ServerIdentity, StoreError> {
     let id = read_or_create(&home.root().join(SERVER_ID_FILE))?;
     // A job needs all of them: a server that has only some of its files cannot run it.
-    let mut storage = String::new();
-    for directory in [home.objects().as_path(), &home.datasets(), &home.jobs(), models] {
+    let mut storage = match objects.bucket_identity() {
+        Some(bucket) => format!("{bucket} "),
+        None => read_or_create(&home.objects().join(STORAGE_ID_FILE))?,
+    };
+    for directory in [home.datasets().as_path(), &home.jobs(), models] {
         storage += &read_or_create(&directory.join(STORAGE_ID_FILE))?;
     }
     let storage = Digest::of(storage.as_bytes()).hex()[..16].to_owned();
@@ -90,13 +99,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::objects::S3Settings;
 
     #[test]
     fn a_server_keeps_its_identity_and_shares_that_of_its_storage() {
         let root = tempfile::tempdir().unwrap();
         let open = |name: &str| StateDir::open(root.path().join(name)).unwrap();
         let first = open("a");
-        let identity = |home: &StateDir| server_identity(home, &home.models(), None).unwrap();
+        let local = |home: &StateDir| ObjectStorage::local(&home.objects()).unwrap();
+        let identity = |home: &StateDir| server_identity(home, &home.models(), &local(home), None).unwrap();
         let a = identity(&first);
         assert_eq!(identity(&first), a);
         assert!(a.name.ends_with(&a.id[..6]) && is_server_name(&a.name), "{}", a.name);
@@ -111,7 +122,20 @@ mod tests {
             assert_eq!(identity(&open("c")).storage == a.storage, at == 3, "{directory}");
         }
         assert_ne!(identity(&open("c")).id, a.id);
-        let named = server_identity(&first, &first.models(), Some("gpu-1")).unwrap();
+        // With a bucket, the directory of objects is not used.
+        let bucket = |home: &StateDir, endpoint: &str, address: &str| {
+            let variable = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| endpoint.to_owned());
+            let bucket = ObjectStorage::open_bucket(S3Settings::read(address, &variable).unwrap()).unwrap();
+            server_identity(home, &home.models(), &bucket, None).unwrap().storage
+        };
+        let storage = bucket(&first, "https://one", "s3://models/x");
+        let third = open("c");
+        std::fs::remove_file(third.root().join("objects")).unwrap();
+        assert_eq!(bucket(&open("c"), "https://one/", "s3://models/x"), storage);
+        assert_ne!(bucket(&open("c"), "https://two", "s3://models/x"), storage);
+        assert_ne!(bucket(&open("c"), "https://one", "s3://models/y"), storage);
+        assert_ne!(a.storage, storage);
+        let named = server_identity(&first, &first.models(), &local(&first), Some("gpu-1")).unwrap();
         assert_eq!((named.name.as_str(), named.id), ("gpu-1", a.id));
     }
 
@@ -120,7 +144,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let home = StateDir::open(root.path()).unwrap();
         std::fs::write(home.root().join(SERVER_ID_FILE), "two words").unwrap();
-        let error = server_identity(&home, &home.models(), None).unwrap_err().to_string();
+        let objects = ObjectStorage::local(&home.objects()).unwrap();
+        let error = server_identity(&home, &home.models(), &objects, None).unwrap_err().to_string();
         assert!(error.contains("server-id") && error.contains("remove it"), "{error}");
     }
 }

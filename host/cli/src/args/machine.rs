@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use saggar_jobs::worker::WorkerLocations;
 
 use super::database::{DATABASE_URL_VARIABLE, DatabaseUrl};
 
@@ -20,6 +21,9 @@ pub(crate) struct DoctorArgs {
     /// Also check this database of a server: postgres://USER@HOST:5432/DATABASE.
     #[arg(long, env = DATABASE_URL_VARIABLE, hide_env_values = true, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
+    /// The store of objects to check: s3://BUCKET/PREFIX.
+    #[arg(long, env = "SAGGAR_OBJECTS", value_name = "ADDRESS")]
+    pub(crate) objects: Option<String>,
     /// Check only one device (doctor starts this).
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub(crate) probe: Option<String>,
@@ -36,4 +40,18 @@ pub(crate) struct WorkerArgs {
     /// Maximum bytes of everything that is stored.
     #[arg(long)]
     pub(crate) storage_quota: Option<u64>,
+    /// The address of the store of objects.
+    #[arg(long)]
+    pub(crate) objects: Option<String>,
+}
+
+impl WorkerArgs {
+    pub(crate) fn locations(&self) -> WorkerLocations {
+        WorkerLocations {
+            home: self.home.clone(),
+            models: self.models.clone(),
+            storage_quota: self.storage_quota,
+            objects: self.objects.clone(),
+        }
+    }
 }

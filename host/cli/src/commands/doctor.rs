@@ -5,6 +5,7 @@ mod database;
 mod deprecations;
 mod device;
 mod drivers;
+mod object_storage;
 mod state_dir_check;
 
 use saggar_project::{Diagnostics, PROJECT_FILE, ProjectManifest};
@@ -90,6 +91,7 @@ pub(crate) fn doctor(args: &DoctorArgs, server: &ServerAddress, output: CliOutpu
     findings.extend(state_dir_check::check_linked_dirs(&args.home));
     findings.extend(state_dir_check::list_other_state_dirs(&KnownStateDirs::for_current_user().others(&args.home)));
     findings.extend(args.database.iter().filter(|url| !url.is_empty()).flat_map(database::check_database));
+    findings.extend(args.objects.iter().flat_map(|address| object_storage::check_object_storage(address)));
     findings.push(state_dir_check::check_port());
     findings.push(check_open_files());
     findings.push(check_user_config(args.fix));

@@ -4,6 +4,7 @@ mod graph_inspector;
 mod memory;
 mod model_watch;
 mod models;
+mod object_storage;
 mod reexec;
 mod server_config;
 mod shared_records;
@@ -22,6 +23,7 @@ use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
 use saggar_fetch::RemoteFetcher;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
+use saggar_jobs::worker::WorkerLocations;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
@@ -38,9 +40,7 @@ use saggar_serving::{
 };
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{
-    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ObjectStorage, StateDir, StoreError, UploadStore,
-};
+use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, StateDir, StoreError, UploadStore};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -145,13 +145,17 @@ impl ServerParts {
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
-        let server = shared_records::identify_server(&args.database, home, &models_dir)?;
+        let objects = object_storage::open(args, home)?;
+        let server = shared_records::identify_server(&args.database, home, &models_dir, &objects)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let launcher = Arc::new(LocalLauncher {
             program: program.clone(),
-            home: home.root().to_owned(),
-            models: models_dir.clone(),
-            storage_quota,
+            locations: WorkerLocations {
+                home: home.root().to_owned(),
+                models: models_dir.clone(),
+                storage_quota,
+                objects: args.objects.clone(),
+            },
         });
         let jobs =
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
@@ -185,7 +189,7 @@ impl ServerParts {
             home: home.clone(),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
-            objects: ObjectStorage::local(&home.objects()).map_err(unexpected_error)?,
+            objects,
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
@@ -215,6 +219,7 @@ impl ServerParts {
         certificates: Option<TlsCertificates>,
         output: CliOutput,
     ) -> Result<(), CliError> {
+        object_storage::check(args, &self.parts.objects, &*self.clock).await?;
         let has_inherited = !inherited.is_empty();
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
@@ -491,7 +496,7 @@ pub(crate) fn run_compile_child(args: &CompileChildArgs) -> i32 {
 pub(crate) fn run_worker(args: &WorkerArgs) -> Result<i32, CliError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(unexpected_error)?;
-    let code = saggar_jobs::worker::run(&args.home, &args.models, args.storage_quota, runtime.handle());
+    let code = saggar_jobs::worker::run(&args.locations(), runtime.handle());
     // Everything durable is written already, so pending disk work must not delay the end of the attempt.
     runtime.shutdown_background();
     Ok(code)

@@ -15,18 +15,15 @@ use super::{DATABASE_URL_VARIABLE, LaunchRequest, WorkerHandle, WorkerLauncher, 
 use crate::credentials::CREDENTIALS_VARIABLE;
 use crate::error::JobError;
 use crate::outcome::WorkerExit;
+use crate::worker::WorkerLocations;
 
 /// A launcher that runs workers as child processes.
 #[derive(Clone, Debug)]
 pub struct LocalLauncher {
     /// The `saggar` binary.
     pub program: PathBuf,
-    /// The state directory that the worker opens.
-    pub home: PathBuf,
-    /// The directory of model versions that the worker publishes to.
-    pub models: PathBuf,
-    /// Maximum bytes of everything that is stored; `None` for no limit.
-    pub storage_quota: Option<u64>,
+    /// Where the worker finds and stores data.
+    pub locations: WorkerLocations,
 }
 
 /// The niceness of workers. Prediction requests on the same processors wait for milliseconds, so workers yield to them
@@ -50,10 +47,7 @@ impl LocalLauncher {
 impl WorkerLauncher for LocalLauncher {
     fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
         let mut command = self.nice_command();
-        command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
-        if let Some(quota) = self.storage_quota {
-            command.arg("--storage-quota").arg(quota.to_string());
-        }
+        command.arg("worker").args(self.locations.arguments());
         command.env_remove(DATABASE_URL_VARIABLE).env(CREDENTIALS_VARIABLE, request.credentials.to_json());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.

@@ -31,7 +31,7 @@ impl WorkerAttempt<'_> {
             exact_seconds: false,
             choice: "a data step computes nothing".to_owned(),
         });
-        let rights = JobRights::new(&self.start, home, self.models);
+        let rights = JobRights::new(&self.start, home, &self.locations.models);
         let claimed = |make: &dyn Fn() -> Result<DatasetInfo, AttemptFailure>| {
             let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset {}: {error}", step.dataset));
             rights.claim_dataset(&step.dataset).map_err(denied)?;
@@ -108,7 +108,7 @@ impl WorkerAttempt<'_> {
     }
 
     fn storage_guard(&self, home: &StateDir) -> StorageGuard {
-        StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned())
+        StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone())
     }
 
     fn log(&self, line: String) {

@@ -4,6 +4,7 @@ use saggar_plugin::{InitialState, PluginError};
 use saggar_store::{Checkpoint, CheckpointError, CheckpointStore, ModelRegistry, SkippedCheckpoint};
 use tokio::runtime::Handle;
 
+use super::lost_worker::restore_error;
 use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, InitFrom};
 
@@ -28,7 +29,7 @@ pub(super) fn find_initial_state(
         checkpoints.claim(job, *epoch).await?;
         checkpoints.latest(job, &spec.plugin).await
     };
-    let own = runtime.block_on(own).map_err(|error| PluginError::job(error.to_string()))?;
+    let own = runtime.block_on(own).map_err(|error| restore_error(&error))?;
     let (beginning, note) = match (own.found, &spec.init_from) {
         (Some((_, checkpoint)), _) => (InitialState::Checkpoint(checkpoint), None),
         (None, None) => (InitialState::Nothing, None),

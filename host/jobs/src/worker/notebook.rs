@@ -49,7 +49,7 @@ impl WorkerAttempt<'_> {
         let folders = NotebookFolders::new(&home.job(&self.start.job));
         folders.create()?;
         let token = stored_token(&folders)?;
-        let rights = JobRights::new(&self.start, home, self.models);
+        let rights = JobRights::new(&self.start, home, &self.locations.models);
         let secrets = rights
             .secret_values(home, &self.start.spec.secrets)
             .map_err(|error| AttemptFailure::permanent("NO_SECRET", error))?;
@@ -80,7 +80,7 @@ impl WorkerAttempt<'_> {
         }
         ready?;
         self.channel.send(&WorkerEvent::NotebookReady { socket: folders.socket(), token });
-        let room = StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned());
+        let room = StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone());
         let outputs = OutputCopier::new(folders.output(), home.job_files(), self.start.job.clone(), room);
         let idle = IdleMonitor::start(Duration::from_secs_f64(spec.idle_timeout_seconds.min(3.2e9)), Instant::now());
         let now = Instant::now();

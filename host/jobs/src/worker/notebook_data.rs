@@ -53,7 +53,7 @@ impl WorkerAttempt<'_> {
         }
         let export =
             DatasetStore::new(home.datasets()).export(name, version).map_err(|error| bad_data(name, &error))?;
-        let mut room = StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned());
+        let mut room = StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone());
         let bytes = export.files().iter().map(|file| file.bytes).sum();
         room.reserve(bytes).map_err(|error| bad_data(name, &error))?;
         let draft = folder.with_extension("part");

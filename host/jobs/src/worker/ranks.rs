@@ -24,6 +24,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use parking_lot::Mutex;
 use saggar_plugin::{FailureReason, PluginError};
 
+use super::locations::WorkerLocations;
+use super::lost_worker::worker_lost_error;
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
@@ -50,14 +52,9 @@ impl RankGroup {
     ///
     /// # Errors
     /// `WORKER_LOST` if the system cannot start a process.
-    pub(super) fn start(
-        start: &AttemptConfig,
-        home: &Path,
-        models: &Path,
-        storage_quota: Option<u64>,
-    ) -> Result<RankGroup, PluginError> {
+    pub(super) fn start(start: &AttemptConfig, locations: &WorkerLocations) -> Result<RankGroup, PluginError> {
         let peer = |rank| {
-            let peer = RankPeer::start(&AttemptConfig { rank, ..start.clone() }, home, models, storage_quota);
+            let peer = RankPeer::start(&AttemptConfig { rank, ..start.clone() }, locations);
             peer.map_err(|error| worker_lost_error(format!("worker process {rank} could not be started: {error}")))
         };
         let peers = (1..start.spec.replicas).map(peer).collect::<Result<_, _>>()?;
@@ -111,18 +108,10 @@ impl Drop for RankGroup {
 }
 
 impl RankPeer {
-    fn start(
-        start: &AttemptConfig,
-        home: &Path,
-        models: &Path,
-        storage_quota: Option<u64>,
-    ) -> std::io::Result<RankPeer> {
+    fn start(start: &AttemptConfig, locations: &WorkerLocations) -> std::io::Result<RankPeer> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(own_executable()?);
-        command.arg0("saggar").arg("worker").arg("--home").arg(home).arg("--models").arg(models);
-        if let Some(quota) = storage_quota {
-            command.arg("--storage-quota").arg(quota.to_string());
-        }
+        command.arg0("saggar").arg("worker").args(locations.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::from(OwnedFd::from(theirs)));
         command.env_remove(CREDENTIALS_VARIABLE).env_remove(CREDENTIALS_FILE_VARIABLE);
         let mut child = command.spawn()?;
@@ -170,10 +159,6 @@ impl RankPeer {
 fn own_executable() -> std::io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
-}
-
-fn worker_lost_error(message: String) -> PluginError {
-    PluginError::Ranks { reason: FailureReason::WorkerLost, message }
 }
 
 fn ranks_differ_error(message: String) -> PluginError {

@@ -111,8 +111,8 @@ impl<'a> StepOutputWriter<'a> {
         StepOutputWriter {
             channel: attempt.channel,
             home,
-            room: StorageGuard::new(attempt.storage_quota, home.clone(), attempt.models.to_owned()),
-            models: ModelRegistry::new(attempt.models),
+            room: StorageGuard::new(attempt.locations.storage_quota, home.clone(), attempt.locations.models.clone()),
+            models: ModelRegistry::new(&attempt.locations.models),
             rights,
             job: &attempt.start.job,
             job_name: &attempt.start.name,

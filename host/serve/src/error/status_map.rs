@@ -198,6 +198,12 @@ pub(super) fn disk_full() -> ErrorMapping {
     ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: ErrorCode::DiskFull, hint }
 }
 
+/// Returns the response if the store of objects does not answer.
+pub(super) fn store_unavailable() -> ErrorMapping {
+    let hint = "try again; `saggar doctor` on the server's machine checks the store".to_owned();
+    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: ErrorCode::StoreUnavailable, hint }
+}
+
 /// Maps a secret error.
 pub(super) fn map_secret_error(error: &SecretError) -> ErrorMapping {
     let of = |status, code| ErrorMapping { status, code, hint: String::new() };

@@ -143,7 +143,8 @@ impl GrpcCode {
             | ErrorCode::FetchFailed
             | ErrorCode::IngestBusy
             | ErrorCode::NotReady
-            | ErrorCode::Stopping => GrpcCode::Unavailable,
+            | ErrorCode::Stopping
+            | ErrorCode::StoreUnavailable => GrpcCode::Unavailable,
             ErrorCode::ExpiredKey | ErrorCode::NoKey | ErrorCode::UnknownKey => GrpcCode::Unauthenticated,
             ErrorCode::CrossSite
             | ErrorCode::FetchRefused

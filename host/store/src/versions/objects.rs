@@ -196,7 +196,9 @@ impl ObjectVersions {
             let (existing, removed) = self.numbers(name)?;
             let version = existing.iter().chain(&removed).max().copied().unwrap_or(0).saturating_add(1);
             let object = self.index_name(name, version);
-            if self.runtime.block_on(self.objects.create(&object, text.clone().into()))? == PutOutcome::Created {
+            // The index names the folder of this version's parts, which no other version has.
+            let put = self.runtime.block_on(self.objects.create_unique(&object, text.clone().into()))?;
+            if put == PutOutcome::Created {
                 return Ok(version);
             }
         }

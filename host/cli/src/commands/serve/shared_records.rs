@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saggar_store::records::{self, DocumentRecords, JobRecords, ServerIdentity};
 use saggar_store::server_identity::{is_server_name, server_identity};
-use saggar_store::{KeyFile, StateDir};
+use saggar_store::{KeyFile, ObjectStorage, StateDir};
 
 use super::unexpected_error;
 use crate::args::{DatabaseArgs, DatabaseUrl};
@@ -44,6 +44,7 @@ pub(super) fn identify_server(
     args: &DatabaseArgs,
     home: &StateDir,
     models_dir: &Path,
+    objects: &ObjectStorage,
 ) -> Result<ServerIdentity, CliError> {
     if args.database.as_ref().is_none_or(DatabaseUrl::is_empty) {
         return Ok(ServerIdentity::default());
@@ -52,7 +53,7 @@ pub(super) fn identify_server(
         let message = format!("--name {name:.80}: expected up to 64 letters, digits, `.`, `_` and `-`");
         return Err(CliError::invalid(message));
     }
-    let server = server_identity(home, models_dir, args.name.as_deref()).map_err(unexpected_error)?;
+    let server = server_identity(home, models_dir, objects, args.name.as_deref()).map_err(unexpected_error)?;
     tracing::info!(
         server = server.name,
         storage = server.storage,

@@ -14,9 +14,10 @@ use saggar_store::{Checkpoint, ImageInputs, LoggedItem, LoggedKey, SavedVariable
 use serde::de::DeserializeOwned;
 
 use super::rank_link::{RankLink, RankLinkError, RankMessageKind};
-use super::{ranks_differ_error, state_transfer, worker_lost_error};
+use super::{ranks_differ_error, state_transfer};
 use crate::protocol::{AttemptConfig, EXIT_FAILED, EXIT_TRY_AGAIN, WorkerEvent};
 use crate::worker::job_context::WorkerJobContext;
+use crate::worker::lost_worker::worker_lost_error;
 
 /// The job context of a rank other than 0.
 pub(crate) struct FollowerContext {

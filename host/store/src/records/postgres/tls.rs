@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,6 +15,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 
 use super::settings::CertificateTrust;
+use crate::certificates::{authorities_in, public_authorities};
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,18 +34,10 @@ impl TlsSetup {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
             CertificateTrust::Any => Arc::new(AnyCertificate { provider: Arc::clone(&provider) }),
-            CertificateTrust::PublicAuthorities => {
-                let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?
-            }
+            CertificateTrust::PublicAuthorities => verifier_of(public_authorities(), &provider)?,
             CertificateTrust::AuthoritiesOf(path) => {
-                let wrong = |error: &dyn std::fmt::Display| format!("sslrootcert: {}: {error}", path.display());
-                let mut roots = RootCertStore::empty();
-                for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                    roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-                }
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-                verifier.build().map_err(|error| wrong(&error))?
+                let roots = authorities_in(path).map_err(|error| format!("sslrootcert: {error}"))?;
+                verifier_of(roots, &provider)?
             }
         };
         let config = ClientConfig::builder_with_provider(provider)
@@ -55,6 +47,11 @@ impl TlsSetup {
             .with_no_client_auth();
         Ok(TlsSetup { config: Arc::new(config) })
     }
+}
+
+/// Returns a verifier that trusts these authorities.
+fn verifier_of(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, BoxedError> {
+    Ok(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for TlsSetup {

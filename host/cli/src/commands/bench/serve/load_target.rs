@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use saggar_store::certificates::{authorities_in, public_authorities};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use ureq::http::header::{AUTHORIZATION, HOST, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Uri};
 
@@ -129,18 +129,10 @@ impl LoadTarget {
 
 /// Returns the configuration of TLS that trusts the certificates in the file `ca`, or the public authorities.
 fn client_config(ca: Option<&Path>, protocol: BenchProtocol) -> Result<ClientConfig, CliError> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(file) => {
-            let refuse = |reason: String| CliError::invalid(format!("{}: {reason}", file.display()));
-            let certificates = CertificateDer::pem_file_iter(file).map_err(|error| refuse(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| refuse(error.to_string()))?;
-                roots.add(certificate).map_err(|error| refuse(error.to_string()))?;
-            }
-        }
-    }
+    let roots = match ca {
+        None => public_authorities(),
+        Some(file) => authorities_in(file).map_err(|error| CliError::invalid(error.to_string()))?,
+    };
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = match protocol {
         BenchProtocol::Grpc => vec![b"h2".to_vec()],

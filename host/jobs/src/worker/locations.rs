@@ -1,0 +1,42 @@
+//! Where a worker finds and stores data: the arguments of `saggar worker`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use saggar_store::{ObjectStorage, StateDir, StoreError};
+
+/// Where a worker finds and stores data.
+#[derive(Clone, Debug)]
+pub struct WorkerLocations {
+    /// The state directory that the worker opens.
+    pub home: PathBuf,
+    /// The directory of model versions that the worker publishes to.
+    pub models: PathBuf,
+    /// Maximum bytes of everything that is stored; `None` for no limit.
+    pub storage_quota: Option<u64>,
+    /// The address of the store of plugins and checkpoints; `None` for files of the state directory.
+    pub objects: Option<String>,
+}
+
+impl WorkerLocations {
+    /// Returns the arguments of `saggar worker`.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> =
+            vec!["--home".into(), self.home.clone().into(), "--models".into(), self.models.clone().into()];
+        if let Some(quota) = self.storage_quota {
+            arguments.extend(["--storage-quota".into(), quota.to_string().into()]);
+        }
+        if let Some(objects) = &self.objects {
+            arguments.extend(["--objects".into(), objects.into()]);
+        }
+        arguments
+    }
+
+    /// Opens the store of plugins and checkpoints. The server has checked it.
+    pub(super) fn open_objects(&self, home: &StateDir) -> Result<ObjectStorage, StoreError> {
+        match &self.objects {
+            Some(address) => ObjectStorage::open(address),
+            None => ObjectStorage::local(&home.objects()),
+        }
+    }
+}
