@@ -1,5 +1,6 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
 
+mod addresses;
 mod graph_inspector;
 mod memory;
 mod model_watch;
@@ -12,7 +13,6 @@ mod shutdown;
 mod telemetry;
 mod threads;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, ServerListener,
-    TlsCertificates, decode_sample,
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, TlsCertificates,
+    decode_sample,
 };
 use saggar_serving::limits::BLOCKING_THREADS_MAX;
 use saggar_serving::{
@@ -44,10 +44,12 @@ use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, State
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
+use self::addresses::announce_addresses;
 use self::graph_inspector::ChildGraphInspector;
 use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
+use self::shared_records::ServerRecords;
 use super::key::signing::read_public_key;
 use super::listeners;
 use super::systemd_sockets::SystemdSocket;
@@ -57,7 +59,6 @@ use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
 use crate::logging;
 use crate::output::CliOutput;
-use shared_records::ServerRecords;
 
 pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError> {
     threads::check_thread_limit().map_err(|(count, error)| {
@@ -314,15 +315,6 @@ fn mlflow_pages(args: &ServeArgs) -> Result<Option<PathBuf>, CliError> {
     Ok(Some(directory.clone()))
 }
 
-/// Prints the addresses, unless the process before this one did.
-fn print_addresses(urls: &[String], output: CliOutput) {
-    // One line per address, because scripts read the addresses. All in one piece, because a script that reads only the
-    // first line closes the pipe, and the next write would end the command.
-    if !reexec::is_restarted() {
-        output.print_text(&format!("{}\n", urls.join("\n")));
-    }
-}
-
 /// Starts the task that drives the pipeline runs. `changes` is notified of every change of a job.
 fn drive_pipelines(
     pipelines: PipelineService,
@@ -389,39 +381,6 @@ fn stop_server_on_panic<T: Send + 'static>(
         }
         ended
     })
-}
-
-/// Returns the address by which programs of this machine reach a listener, or `None` if it is no port.
-fn local_url(url: &str) -> Option<String> {
-    let (scheme, address) = url.split_once("://")?;
-    let mut address: SocketAddr = address.parse().ok()?;
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
-    }
-    Some(format!("{scheme}://{address}"))
-}
-
-/// Logs and prints the addresses of the server, tells jobs the one of this machine, and returns them.
-fn announce_addresses(listeners: &[ServerListener], app: &AppState, output: CliOutput) -> Vec<String> {
-    let urls: Vec<String> = listeners.iter().map(ServerListener::url).collect();
-    if let Some(url) = urls.iter().find_map(|url| local_url(url)) {
-        app.jobs().set_server_url(url);
-    }
-    log_addresses(&urls);
-    print_addresses(&urls, output);
-    urls
-}
-
-/// Logs the addresses, and where a browser finds the console.
-fn log_addresses(urls: &[String]) {
-    for url in urls {
-        // A browser cannot open the address of a Unix socket.
-        if url.starts_with("http") {
-            tracing::info!("serving on {url}; the console is at {url}/");
-        } else {
-            tracing::info!("serving on {url}");
-        }
-    }
 }
 
 /// Returns the importer of ONNX files.

@@ -71,7 +71,10 @@ impl InstanceState {
         batches: &BatchIterator,
         size: u32,
     ) -> Result<Option<Arc<DeviceDataset>>, HostError> {
-        let dataset = DeviceDataset::new(&*self.backend, &self.meter, batches, size, self.cancel_token())?;
+        let what = (&*batches.fields, batches.first..batches.first + u64::from(batches.items));
+        let read_column = |place: usize| batches.read_column(place);
+        let cancel = self.cancel_token();
+        let dataset = DeviceDataset::new(&*self.backend, &self.meter, what, &read_column, size, cancel)?;
         Ok(Some(Arc::new(dataset)))
     }
 }

@@ -1,13 +1,14 @@
 //! A dataset whose columns are stored entirely on the device. Batches are gathered there by item index, so a step
 //! copies only the indices.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Executable, Meter};
 use saggar_store::dataset::DatasetField;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, InterruptCheck, Shape, verify};
 
-use super::batch_iterator::BatchIterator;
 use crate::host_error::HostError;
 
 /// Columns on the device, and programs that gather batches of one size from them.
@@ -22,21 +23,24 @@ pub(super) struct DeviceDataset {
 }
 
 impl DeviceDataset {
-    /// Uploads the items of these batches, for batches of `size` items.
+    /// Uploads columns of items from `range` of the dataset, for batches of `size` items. `read_column` returns the items of
+    /// the field at a place.
     ///
     /// # Errors
     /// The device's errors if the columns do not fit; the dataset's errors.
-    pub(super) fn new(
+    pub(super) fn new<'a>(
         backend: &dyn Backend,
         meter: &Meter,
-        batches: &BatchIterator,
+        (fields, range): (&[DatasetField], Range<u64>),
+        read_column: &dyn Fn(usize) -> Result<Cow<'a, [u8]>, HostError>,
         size: u32,
         cancel: &CancelToken,
     ) -> Result<DeviceDataset, HostError> {
-        let columns = batches.fields.iter().enumerate().map(|(place, field)| {
-            let whole = batch_descriptor(field, batches.items as usize)?;
+        let items = (range.end - range.start) as usize;
+        let columns = fields.iter().enumerate().map(|(place, field)| {
+            let whole = batch_descriptor(field, items)?;
             let column = backend.allocate(&whole, meter)?;
-            backend.write_cancellable(&column, &batches.read_column(place)?, cancel)?;
+            backend.write_cancellable(&column, &read_column(place)?, cancel)?;
             let mut g = GraphBuilder::new();
             let all = g.input("column", whole)?;
             let places = g.input("places", index_descriptor(size)?)?;
@@ -48,7 +52,7 @@ impl DeviceDataset {
         });
         let columns = columns.collect::<Result<_, HostError>>()?;
         Ok(DeviceDataset {
-            first: batches.first,
+            first: range.start,
             columns,
             item_indices: backend.allocate(&index_descriptor(size)?, meter)?,
         })

@@ -1,6 +1,6 @@
 use std::fs;
 
-use saggar_device::{CancelToken, Meter};
+use saggar_device::{Backend, CancelToken, Meter};
 use saggar_store::checkpoint::DatasetPosition;
 use saggar_store::image_decoder::DecodedImage;
 use saggar_store::{
@@ -42,6 +42,12 @@ fn batches(dataset: &Arc<ColumnarDataset>, options: &BatchOptions) -> BatchItera
 /// Returns the sizes of the batches up to the end of the epoch.
 fn epoch_batch_sizes(batches: &mut BatchIterator) -> Vec<usize> {
     std::iter::from_fn(|| batches.next_items()).map(|items| items.len()).collect()
+}
+
+/// Uploads the items of batches, for batches of `size` items.
+fn resident_dataset(backend: &dyn Backend, meter: &Meter, batches: &BatchIterator, size: u32) -> DeviceDataset {
+    let what = (&*batches.fields, batches.first..batches.first + u64::from(batches.items));
+    DeviceDataset::new(backend, meter, what, &|place| batches.read_column(place), size, &CancelToken::never()).unwrap()
 }
 
 #[test]
@@ -101,7 +107,7 @@ fn batches_gathered_on_the_device_equal_copied_batches() {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
         let fields = dataset.fields().to_vec();
         let batches = BatchIterator::new(Arc::clone(&dataset), fields, 2..9, (3, true), None).unwrap();
-        let resident = DeviceDataset::new(&*backend, &meter, &batches, 3, &never).unwrap();
+        let resident = resident_dataset(&*backend, &meter, &batches, 3);
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {
             let drawn = resident.gather_batch(&*backend, &items, &never).unwrap();
             for (field, batch) in dataset.fields().iter().zip(&drawn) {
@@ -146,7 +152,7 @@ fn preprocessed_images_are_gathered_on_the_device_with_the_same_bits() {
     let names = ["cpu".to_owned()].into_iter().chain(saggar_gpu::adapters().into_iter().map(|adapter| adapter.name));
     for backend in names.map(|name| saggar_devices::open(&name).unwrap().backend) {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
-        let resident = DeviceDataset::new(&*backend, &meter, &batches, 2, &never).unwrap();
+        let resident = resident_dataset(&*backend, &meter, &batches, 2);
         let drawn = resident.gather_batch(&*backend, &[4, 1], &never).unwrap();
         assert_eq!(backend.read(&drawn[0]).unwrap(), expected, "{}", backend.info().name);
     }

@@ -36,7 +36,7 @@ impl ServerRecords {
     }
 }
 
-/// Returns which server this is. A server with records of its own has an empty identity.
+/// Returns which server this is. A server whose records are in its state directory has an empty identity.
 ///
 /// # Errors
 /// Returns an error if the name is not valid, or a file of the state directory cannot be read or written.
