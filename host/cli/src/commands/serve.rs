@@ -149,15 +149,13 @@ impl ServerParts {
         let objects = object_storage::open(args, home)?;
         let server = shared_records::identify_server(&args.database, home, &models_dir, &objects)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
-        let launcher = Arc::new(LocalLauncher {
-            program: program.clone(),
-            locations: WorkerLocations {
-                home: home.root().to_owned(),
-                models: models_dir.clone(),
-                storage_quota,
-                objects: args.objects.clone(),
-            },
-        });
+        let locations = WorkerLocations {
+            home: home.root().to_owned(),
+            models: models_dir.clone(),
+            storage_quota,
+            objects: args.objects.clone(),
+        };
+        let launcher = Arc::new(LocalLauncher { program: program.clone(), locations });
         let jobs =
             JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
                 .with_server(server)
