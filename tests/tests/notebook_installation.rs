@@ -86,7 +86,10 @@ fn a_full_disk_is_named_when_a_notebook_cannot_be_installed() {
     let (home, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     // A file system of 4 MiB, of which the server's sandbox alone knows.
     let mut command = Command::new("bwrap");
-    command.args(["--dev-bind", "/", "/", "--size", "4194304", "--tmpfs"]).arg(cache.path()).arg(binary());
+    command
+        .args(["--die-with-parent", "--dev-bind", "/", "/", "--size", "4194304", "--tmpfs"])
+        .arg(cache.path())
+        .arg(binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--notebooks", "1", "--home"]);
     command.arg(home.path()).env("XDG_CACHE_HOME", cache.path());
     let server = ServerProcess::from_command(command, home.path());

@@ -287,7 +287,7 @@ fn the_kernel_limits_the_memory_of_a_notebook() {
 fn without_control_groups_the_memory_of_a_notebook_is_measured() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new("bwrap");
-    command.args(["--dev-bind", "/", "/", "--ro-bind", "/sys/fs/cgroup", "/sys/fs/cgroup"]);
+    command.args(["--die-with-parent", "--dev-bind", "/", "/", "--ro-bind", "/sys/fs/cgroup", "/sys/fs/cgroup"]);
     command.arg(binary()).args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]);
     command.arg(home.path()).args(NOTEBOOKS);
     let server = ServerProcess::from_command(command, home.path());
