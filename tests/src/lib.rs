@@ -18,7 +18,7 @@ mod mounts;
 pub mod notebooks;
 pub mod onnx;
 pub mod pipelines;
-mod postgres;
+pub mod postgres;
 mod process;
 pub mod s3;
 mod server;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use saggar_tests::{
-    HttpPayload, PostgresServer, ServerProcess, SteadyJob, binary, kill_9, lenet, processes_of, worker_processes,
+    HttpPayload, PostgresServer, ServerProcess, SteadyJob, binary, lenet, processes_of, worker_processes,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -174,7 +174,7 @@ fn a_server_that_was_stopped_for_30_seconds_changes_nothing_of_the_next_owner() 
 
 #[test]
 fn a_database_that_is_killed_and_restarted_ends_no_attempt() {
-    let Some(mut shared) = SharedServers::start() else { return };
+    let Some(shared) = SharedServers::start() else { return };
     let jobs = [0, 1].map(|at| SteadyJob::with_steps(100_000_000).submit(&shared.servers[at]));
     for job in &jobs {
         shared.servers[0].wait_for_step(job, 10);
@@ -250,11 +250,11 @@ fn doctor_checks_the_database_and_serve_names_a_wrong_one_without_its_password()
         let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         findings.into_iter().find(|finding| finding["name"] == "database").unwrap()
     };
-    let found = doctor(&database.url());
+    let found = doctor(database.url());
     assert_eq!(found["state"], "OK", "{found}");
     let what = found["what"].as_str().unwrap();
     assert!(what.contains("PostgreSQL") && what.contains("no records yet") && !what.contains("hunter2"), "{what}");
-    let missing = doctor(&database.url().replace("/saggar", "/missing"));
+    let missing = doctor(&database.url().replace("/test1", "/missing"));
     assert_eq!(missing["state"], "FAILED", "{missing}");
     assert!(missing["hint"].as_str().unwrap().contains("createdb -E UTF8"), "{missing}");
     for (url, words) in [("mysql://ci:hunter2@db/x", "postgres://"), ("postgres://ci:hunter2@127.0.0.1:1/x", "refused")]
@@ -275,7 +275,7 @@ fn a_server_that_is_started_again_takes_its_own_jobs_at_once() {
     let server = start_server(&database, root.path(), "a");
     let job = SteadyJob::with_steps(100_000_000).submit(&server);
     wait_for_checkpoint(&server, &job);
-    assert!(kill_9(server.pid()));
+    server.kill_and_wait();
     let began = Instant::now();
     let server = start_server(&database, root.path(), "a");
     wait_for_attempt(&server, &job, 2);

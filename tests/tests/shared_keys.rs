@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{HttpPayload, PostgresServer, ServerProcess, binary};
+use saggar_tests::{HttpPayload, PostgresServer, ServerProcess, binary, create_key};
 use serde_json::{Value, json};
 
 /// Time until a change of keys on one server applies on all.
@@ -61,12 +61,12 @@ fn key_names(path: PathBuf) -> Vec<String> {
 
 #[test]
 fn keys_are_created_and_revoked_on_all_servers_of_a_database() {
-    let Some(mut database) = PostgresServer::start() else { return };
+    let Some(database) = PostgresServer::start() else { return };
     let place = tempfile::tempdir().unwrap();
     let homes = ["a", "b"].map(|name| place.path().join(name));
     // The first server brings its keys. Those of the second one are renamed, and nothing is lost.
-    let admin = created_key(&key_command(&homes[0], None, &["create", "root", "--scope", "admin"]));
-    let other = created_key(&key_command(&homes[1], None, &["create", "other", "--scope", "admin"]));
+    let admin = create_key(&homes[0], &["root", "--scope", "admin"]);
+    let other = create_key(&homes[1], &["other", "--scope", "admin"]);
     let servers = homes.each_ref().map(|home| start_server(&database, home));
     assert_eq!(
         [status(&servers[0], &admin), status(&servers[1], &admin), status(&servers[1], &other)],
@@ -117,7 +117,7 @@ fn keys_are_created_and_revoked_on_all_servers_of_a_database() {
     // A server that leaves the database has the keys that it knew, and changes them alone.
     let alone = ServerProcess::start_with(&homes[0], &["--require-keys"]);
     assert_eq!(status(&alone, &admin), 200);
-    created_key(&key_command(&homes[0], None, &["create", "alone", "--scope", "predict"]));
+    create_key(&homes[0], &["alone", "--scope", "predict"]);
     assert_eq!(key_names(homes[0].join("keys.json")), ["alone", "late", "root", "third"]);
 }
 

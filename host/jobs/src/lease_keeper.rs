@@ -10,9 +10,9 @@ use saggar_store::records::{
 
 use crate::error::JobError;
 use crate::held_leases::HeldLease;
-use crate::outcome::{OutcomeContext, RetryDecision, retry_or_fail};
+use crate::reclaim::is_retried_after_host;
 use crate::shared::SharedState;
-use crate::spec::{HOST_LOST, JobSpec};
+use crate::spec::HOST_LOST;
 
 /// Time between two looks for leases that are over.
 const REAP_INTERVAL: Duration = Duration::from_secs(2);
@@ -90,26 +90,13 @@ async fn reap(shared: &Arc<SharedState>, is_open: bool) -> Result<Vec<JobRecord>
 /// Returns whether a job whose server is gone is queued again.
 fn decide_lost_job(job: &JobRecord) -> LostJobDecision {
     let reason = StateReason::new(HOST_LOST, format!("server {} did not renew its lease", job.server));
-    let Ok(spec) = serde_json::from_str::<JobSpec>(&job.spec) else { return LostJobDecision::Requeue(reason) };
-    let situation = OutcomeContext {
-        stop_reason: None,
-        timed_out: false,
-        requeue_reason: None,
-        interruptions: 0,
-        retry: spec.retry,
-        retry_on: &spec.retry_on,
-    };
-    match retry_or_fail(reason.clone(), &situation) {
-        RetryDecision::Finish(_, reason) => LostJobDecision::Fail(reason),
-        RetryDecision::Retry { reason, .. } => LostJobDecision::Requeue(reason),
-        RetryDecision::Pause(_) => LostJobDecision::Requeue(reason),
-    }
+    if is_retried_after_host(job) { LostJobDecision::Requeue(reason) } else { LostJobDecision::Fail(reason) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::RetryCause;
+    use crate::spec::{JobSpec, RetryCause};
 
     #[test]
     fn a_job_of_a_lost_server_is_retried_as_after_a_restart_of_its_server() {

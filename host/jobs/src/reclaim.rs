@@ -36,6 +36,11 @@ pub(crate) async fn recover_jobs(shared: &Arc<SharedState>) -> Result<(), JobErr
     Ok(())
 }
 
+/// Returns whether a job is to be queued again whose server has ended. One whose specification cannot be read is.
+pub(crate) fn is_retried_after_host(job: &JobRecord) -> bool {
+    serde_json::from_str::<JobSpec>(&job.spec).map_or(true, |spec| spec.retry_on.contains(&RetryCause::HostRestart))
+}
+
 /// Ends the attempt of a lease, and queues the job again from `not_before_ms` on if it may be retried.
 fn requeue_or_fail(
     records: &dyn JobRecords,
@@ -45,10 +50,8 @@ fn requeue_or_fail(
     now_ms: UnixMillis,
 ) -> Result<(), RecordError> {
     let job = records.get(&lease.job)?;
-    let retried = serde_json::from_str::<JobSpec>(&job.spec)
-        .map_or(true, |spec| spec.retry_on.contains(&RetryCause::HostRestart));
     // Requeuing a job with a stop request cancels it.
-    let queued = retried || job.stop.is_some();
+    let queued = is_retried_after_host(&job) || job.stop.is_some();
     let attempts = records.attempts(&job.id)?;
     let nothing = || AttemptUsage { last_step: job.step, ..AttemptUsage::default() };
     let usage = attempts.last().map_or_else(nothing, |attempt| attempt.usage.clone());

@@ -78,6 +78,14 @@ impl ObjectStorage {
         ObjectStorage::open_bucket(S3Settings::read(address, &variable)?)
     }
 
+    /// Opens the store at an address, or that of local files under `root` without one.
+    ///
+    /// # Errors
+    /// The errors of [`ObjectStorage::open`] and [`ObjectStorage::local`].
+    pub fn open_or_local(address: Option<&str>, root: &FsPath) -> Result<ObjectStorage, StoreError> {
+        address.map_or_else(|| ObjectStorage::local(root), ObjectStorage::open)
+    }
+
     /// Opens a bucket with these settings, without sending a request.
     ///
     /// # Errors

@@ -7,27 +7,30 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
 use crate::durable;
 use crate::error::{RecordError, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
-use crate::records::DocumentRecords;
+use crate::records::{DocumentRecords, RecordedDocument};
 use crate::regular_file;
 
 /// A file that servers can have in common. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct SharedFile {
     path: PathBuf,
-    document: Option<SharedDocument>,
+    document: Option<Arc<SharedDocument>>,
 }
 
 /// The document that the file is a copy of.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct SharedDocument {
     name: String,
     records: Arc<dyn DocumentRecords>,
+    /// The revision that this process has copied to the file, or 0. Changed only while the file's lock is held.
+    copied: AtomicU64,
 }
 
 /// The reason why a file cannot be shared, refreshed or changed.
@@ -72,7 +75,7 @@ impl SharedFile {
         let own = self.read_text()?.filter(|_| !self.is_copy());
         if let Some(own) = own
             && !records.replace_document(name, 0, &own)?
-            && records.document(name)?.is_none_or(|document| document.text != own)
+            && records.document(name, 0)?.is_none_or(|document| document.text != own)
         {
             let aside = self.path.with_added_extension("before-sharing");
             std::fs::rename(&self.path, &aside).map_err(StoreError::io(&self.path))?;
@@ -80,8 +83,11 @@ impl SharedFile {
             tracing::warn!(%file, %aside, "the servers of the database have other contents of this file; this server's were renamed");
         }
         durable::replace(&self.copy_marker(), b"").map_err(StoreError::io(&self.path))?;
-        self.document = Some(SharedDocument { name: name.to_owned(), records });
-        self.copy_document()?;
+        let document = SharedDocument { name: name.to_owned(), records, copied: AtomicU64::new(0) };
+        if let Some(newest) = document.records.document(name, 0)? {
+            self.copy_document(&document, &newest)?;
+        }
+        self.document = Some(Arc::new(document));
         Ok(self)
     }
 
@@ -102,12 +108,13 @@ impl SharedFile {
     /// # Errors
     /// Returns `Store`; `Records`.
     pub fn refresh(&self) -> Result<(), SharedFileError> {
-        if self.document.is_none() {
+        let Some(shared) = &self.document else { return Ok(()) };
+        // The file is not locked while the database is asked, so that a change does not wait for this.
+        let Some(newer) = shared.records.document(&shared.name, shared.copied.load(Ordering::Acquire))? else {
             return Ok(());
-        }
-        // The lock keeps an older document from replacing a newer one.
+        };
         let _lock = durable::lock_for_update(&self.path)?;
-        self.copy_document()
+        Ok(self.copy_document(shared, &newer)?)
     }
 
     /// Changes the content. `change` gets the current one, or `None` without any, and returns the new one; it is called
@@ -128,19 +135,20 @@ impl SharedFile {
         loop {
             let (revision, current) = match &self.document {
                 None => (0, self.read_text().map_err(store)?),
-                Some(shared) => match shared.records.document(&shared.name).map_err(records)? {
+                Some(shared) => match shared.records.document(&shared.name, 0).map_err(records)? {
                     Some(document) => (document.revision, Some(document.text)),
                     None => (0, None),
                 },
             };
             let (text, value) = change(current.as_deref())?;
-            if let Some(shared) = &self.document
-                && !shared.records.replace_document(&shared.name, revision, &text).map_err(records)?
-            {
-                continue;
+            let Some(shared) = &self.document else {
+                durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path)).map_err(store)?;
+                return Ok(value);
+            };
+            if shared.records.replace_document(&shared.name, revision, &text).map_err(records)? {
+                self.copy_document(shared, &RecordedDocument { revision: revision + 1, text }).map_err(store)?;
+                return Ok(value);
             }
-            durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path)).map_err(store)?;
-            return Ok(value);
         }
     }
 
@@ -155,12 +163,15 @@ impl SharedFile {
         }
     }
 
-    fn copy_document(&self) -> Result<(), SharedFileError> {
-        let Some(shared) = &self.document else { return Ok(()) };
-        let Some(document) = shared.records.document(&shared.name)? else { return Ok(()) };
-        if self.read_text().ok().flatten().as_deref() != Some(&document.text) {
-            durable::replace(&self.path, document.text.as_bytes()).map_err(StoreError::io(&self.path))?;
+    /// Replaces the file with a revision of the document, unless it has a newer one. The caller holds the file's lock.
+    fn copy_document(&self, shared: &SharedDocument, newest: &RecordedDocument) -> Result<(), StoreError> {
+        if newest.revision <= shared.copied.load(Ordering::Acquire) {
+            return Ok(());
         }
+        if self.read_text().ok().flatten().as_deref() != Some(&newest.text) {
+            durable::replace(&self.path, newest.text.as_bytes()).map_err(StoreError::io(&self.path))?;
+        }
+        shared.copied.store(newest.revision, Ordering::Release);
         Ok(())
     }
 

@@ -34,9 +34,6 @@ impl WorkerLocations {
 
     /// Opens the store of plugins and checkpoints. The server has checked it.
     pub(super) fn open_objects(&self, home: &StateDir) -> Result<ObjectStorage, StoreError> {
-        match &self.objects {
-            Some(address) => ObjectStorage::open(address),
-            None => ObjectStorage::local(&home.objects()),
-        }
+        ObjectStorage::open_or_local(self.objects.as_deref(), &home.objects())
     }
 }

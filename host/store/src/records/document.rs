@@ -13,11 +13,11 @@ pub struct RecordedDocument {
 
 /// The records of documents. Each method is one transaction.
 pub trait DocumentRecords: std::fmt::Debug + Send + Sync {
-    /// Returns a document, or `None` if nobody has created it.
+    /// Returns a document if its revision is higher than `after`, else `None`. With 0, returns any that was created.
     ///
     /// # Errors
     /// Returns `Database`.
-    fn document(&self, name: &str) -> Result<Option<RecordedDocument>, RecordError>;
+    fn document(&self, name: &str, after: u64) -> Result<Option<RecordedDocument>, RecordError>;
 
     /// Replaces a document if it still has this revision, where 0 means that it does not exist. Returns whether it did.
     ///

@@ -48,7 +48,7 @@ fn a_file_that_is_not_shared_is_changed_alone() {
     assert_eq!(append(&file, 'y').unwrap(), "xy");
     file.refresh().unwrap();
     assert_eq!(fixture.text("a").unwrap(), "xy");
-    assert_eq!(fixture.records.document("keys").unwrap(), None);
+    assert_eq!(fixture.records.document("keys", 0).unwrap(), None);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn concurrent_changes_of_several_servers_are_all_applied() {
             scope.spawn(move || (0..20).for_each(|_| drop(append(&file, server.chars().next().unwrap()).unwrap())));
         }
     });
-    let text = fixture.records.document("keys").unwrap().unwrap().text;
+    let text = fixture.records.document("keys", 0).unwrap().unwrap().text;
     assert_eq!(["a", "b", "c"].map(|server| text.matches(server).count()), [20; 3]);
 }
 
@@ -104,5 +104,5 @@ fn a_refused_change_leaves_the_content() {
     append(&file, 'x').unwrap();
     let missing = || SharedFileError::Records(RecordError::UnknownEngine { scheme: "no".to_owned() });
     assert!(file.update(|_| Err::<(String, ()), _>(missing())).is_err());
-    assert_eq!(fixture.records.document("keys").unwrap().unwrap().text, "x");
+    assert_eq!(fixture.records.document("keys", 0).unwrap().unwrap().text, "x");
 }

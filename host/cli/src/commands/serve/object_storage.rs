@@ -11,11 +11,7 @@ use crate::exit::{self, CliError};
 /// # Errors
 /// Fails if the address or an environment variable about it is not valid.
 pub(super) fn open(args: &ServeArgs, home: &StateDir) -> Result<ObjectStorage, CliError> {
-    let opened = match &args.objects {
-        Some(address) => ObjectStorage::open(address),
-        None => ObjectStorage::local(&home.objects()),
-    };
-    opened.map_err(store_error)
+    ObjectStorage::open_or_local(args.objects.as_deref(), &home.objects()).map_err(store_error)
 }
 
 /// Checks that the server can use the store, unless it is local files. Waits at most as long as a request is repeated.

@@ -12,10 +12,16 @@ use crate::records::{
 };
 
 mod answer_cutter;
+#[allow(unreachable_pub, reason = "the tests of whole servers include this file too, and export it")]
 pub(in crate::records) mod test_server;
 
 use answer_cutter::AnswerCutter;
 use test_server::TestServer;
+
+/// Opens records in a new database.
+fn open_records(server: &TestServer) -> PostgresRecords {
+    PostgresRecords::open(&server.create_database()).unwrap()
+}
 
 /// Returns the names of all jobs.
 fn job_names(records: &dyn JobRecords) -> BTreeSet<String> {
@@ -70,7 +76,7 @@ fn a_database_of_another_encoding_is_refused_and_inspected() {
 #[test]
 fn texts_with_nul_are_stored_with_a_replacement() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     records.record_event(&id, "NOTE", "a\0b", 2).unwrap();
     assert_eq!(records.events_of_kinds(&id, &["NOTE"]).unwrap()[0].text, "a\u{fffd}b");
@@ -79,7 +85,7 @@ fn texts_with_nul_are_stored_with_a_replacement() {
 #[test]
 fn a_full_disk_is_reported_as_one() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let statement = "SELECT raise_disk_full()";
     let function = "CREATE FUNCTION raise_disk_full() RETURNS VOID LANGUAGE plpgsql AS \
         $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$";
@@ -92,7 +98,7 @@ fn a_full_disk_is_reported_as_one() {
 #[test]
 fn records_can_be_read_in_a_task() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     records.submit(&new_job("p"), 1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let names = runtime.block_on(async {
@@ -107,7 +113,7 @@ fn records_can_be_read_in_a_task() {
 #[test]
 fn a_transaction_that_ended_in_a_deadlock_is_repeated() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let ids = [0, 1].map(|at| records.submit(&new_job("p"), at).unwrap().id);
     let barrier = std::sync::Barrier::new(2);
     let touch = |order: [&str; 2]| {
@@ -134,7 +140,7 @@ fn a_reader_of_events_misses_none_of_eight_writers() {
     const WRITERS: u64 = 8;
     const EVENTS: u64 = 60;
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let ids: Vec<_> = (0..WRITERS).map(|at| records.submit(&new_job("p"), at).unwrap().id).collect();
     let begin = records.newest_event_sequence().unwrap();
     let seen = std::thread::scope(|scope| {
@@ -171,7 +177,7 @@ fn a_reader_of_events_misses_none_of_eight_writers() {
 #[test]
 fn a_killed_server_loses_no_acknowledged_write() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let acknowledged = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|writer| {
@@ -289,7 +295,7 @@ fn a_write_whose_commit_is_lost_is_repeated() {
 #[test]
 fn a_client_that_stops_in_a_transaction_blocks_others_for_seconds_only() {
     let Some(server) = TestServer::start() else { return };
-    let records = server.open();
+    let records = open_records(&server);
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     let (locked, is_first) = (std::sync::Barrier::new(2), AtomicBool::new(true));
     let (done, is_done) = std::sync::mpsc::channel();
@@ -319,7 +325,7 @@ fn a_client_that_stops_in_a_transaction_blocks_others_for_seconds_only() {
 #[test]
 fn more_threads_than_connections_share_them() {
     let Some(server) = TestServer::start() else { return };
-    let records = Arc::new(server.open());
+    let records = Arc::new(open_records(&server));
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     std::thread::scope(|scope| {
         for _ in 0..3 * crate::limits::POSTGRES_CONNECTIONS_MAX {

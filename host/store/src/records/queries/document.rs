@@ -6,8 +6,8 @@ use crate::records::session::{RecordsEngine, SqlSession, TransactionResult, para
 use crate::records::{DocumentRecords, RecordedDocument, field_rules};
 
 impl<E: RecordsEngine> DocumentRecords for E {
-    fn document(&self, name: &str) -> Result<Option<RecordedDocument>, RecordError> {
-        self.read(|tx| get(tx, name))
+    fn document(&self, name: &str, after: u64) -> Result<Option<RecordedDocument>, RecordError> {
+        self.read(|tx| get(tx, name, after))
     }
 
     fn replace_document(&self, name: &str, revision: u64, text: &str) -> Result<bool, RecordError> {
@@ -20,8 +20,9 @@ impl<E: RecordsEngine> DocumentRecords for E {
     }
 }
 
-fn get(tx: &dyn SqlSession, name: &str) -> TransactionResult<Option<RecordedDocument>> {
-    tx.query_optional("SELECT revision, content FROM documents WHERE name = ?1", params![name], |row| {
+fn get(tx: &dyn SqlSession, name: &str, after: u64) -> TransactionResult<Option<RecordedDocument>> {
+    let sql = "SELECT revision, content FROM documents WHERE name = ?1 AND revision > ?2";
+    tx.query_optional(sql, params![name, after], |row| {
         Ok(RecordedDocument { revision: row.get(0)?, text: row.get(1)? })
     })
 }

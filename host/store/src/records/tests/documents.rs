@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn a_document_is_replaced_only_at_the_expected_revision(records: &dyn JobRecords) {
-    assert_eq!(records.document("keys").unwrap(), None);
+    assert_eq!(records.document("keys", 0).unwrap(), None);
     assert!(!records.replace_document("keys", 1, "{}").unwrap(), "it does not exist");
     assert!(records.replace_document("keys", 0, "{}").unwrap());
     assert!(!records.replace_document("keys", 0, "other").unwrap(), "it exists");
@@ -11,8 +11,10 @@ pub(super) fn a_document_is_replaced_only_at_the_expected_revision(records: &dyn
     assert!(records.replace_document("keys", 1, text).unwrap());
     assert!(!records.replace_document("keys", 1, "late").unwrap());
     let document = RecordedDocument { revision: 2, text: text.to_owned() };
-    assert_eq!(records.document("keys").unwrap(), Some(document));
-    assert_eq!(records.document("other").unwrap(), None);
+    assert_eq!(records.document("keys", 0).unwrap(), Some(document));
+    assert_eq!(records.document("keys", 1).unwrap().map(|document| document.revision), Some(2));
+    assert_eq!(records.document("keys", 2).unwrap(), None, "there is no newer revision");
+    assert_eq!(records.document("other", 0).unwrap(), None);
     for (name, text) in [("", "x"), ("a b", "x"), ("keys", "a\0b")] {
         let error = records.replace_document(name, 2, text).unwrap_err();
         assert!(matches!(error, RecordError::Invalid { field: "document", .. }), "{error}");
@@ -24,5 +26,5 @@ pub(super) fn a_document_is_replaced_only_at_the_expected_revision(records: &dyn
         threads.into_iter().map(|thread| u32::from(thread.join().unwrap())).sum::<u32>()
     });
     assert_eq!(winners, 1);
-    assert_eq!(records.document("keys").unwrap().unwrap().revision, 3);
+    assert_eq!(records.document("keys", 0).unwrap().unwrap().revision, 3);
 }
