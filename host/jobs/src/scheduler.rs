@@ -15,7 +15,8 @@ use crate::error::JobError;
 use crate::gauges;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
-use crate::queue_snapshot::QueueSnapshot;
+use crate::queue_snapshot::{QueueSnapshot, placement_query};
+use crate::refresh_pace::RefreshPace;
 use crate::schedules;
 use crate::shared::SharedState;
 use crate::spec::{OVER_BUDGET, PREEMPTED};
@@ -34,17 +35,20 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
         leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
     }
     let mut look = tokio::time::interval(POLL_INTERVAL);
+    let mut gauges_pace = RefreshPace::default();
     while !*shutdown.borrow() {
         schedules::submit_due_jobs(&shared).await;
-        match QueueSnapshot::take(&shared).await {
+        match QueueSnapshot::read(&shared).await {
             Ok(look) => {
-                gauges::set_queue_gauges(&shared.metrics.families, &look);
+                gauges::set_pool_gauges(&shared.metrics.families, &look);
                 apply_decisions(&shared, &look, &mut supervisors).await;
             }
             Err(error) => tracing::error!(%error, "the queue cannot be read; trying again"),
         }
         forward_stop_requests(&shared).await;
-        gauges::set_state_gauges(&shared).await;
+        if gauges_pace.is_due() {
+            gauges_pace.measure(gauges::set_queue_gauges(&shared)).await;
+        }
         tokio::select! {
             () = shared.wake.notified() => {}
             _ = look.tick() => {}
@@ -69,31 +73,42 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
     let decisions = look.decisions();
     if decisions.iter().any(|decision| matches!(decision, PlacementDecision::Start { .. })) {
         match claim_jobs(shared).await {
-            Ok(claims) => claims.into_iter().for_each(|(claim, device)| {
-                // The control channel exists before the attempt begins, because a shutdown can come in between.
-                let (orders, receiver) =
-                    watch::channel(AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() });
-                shared.running_attempts().insert(claim.job.id.clone(), orders);
-                shared.leases.add(claim.lease.clone());
-                supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
-            }),
+            Ok(claims) => {
+                if !claims.is_empty() && !look.state.unread_after.is_empty() {
+                    // The jobs that were not read could start too.
+                    shared.wake_scheduler();
+                }
+                start_attempts(shared, claims, supervisors);
+            }
             Err(error) => tracing::error!(%error, "jobs cannot be claimed; trying again"),
         }
     }
-    for (job, verdict) in look.waiting.iter().zip(decisions) {
+    for (job, verdict) in look.state.waiting.iter().zip(decisions) {
         match verdict {
             PlacementDecision::Start { .. } => {}
             PlacementDecision::Wait { evict, .. } => {
                 for id in evict {
                     // This text is in the record and the log of the preempted job, whose readers may not see other
                     // projects; the server's log has the name.
-                    let is_kin = look.running.iter().any(|other| other.id == id && other.project == job.project);
+                    let is_kin = look.state.running.iter().any(|other| other.id == id && other.project == job.project);
                     let name = if is_kin { &job.name } else { REDACTED_JOB_NAME };
                     tracing::info!(job = id, waiting = job.name, "preempted for another job");
                     shared.request_requeue(&id, StateReason::new(PREEMPTED, format!("made room for {name}")));
                 }
             }
         }
+    }
+}
+
+/// Gives each claimed job, with its device, to a supervisor.
+fn start_attempts(shared: &Arc<SharedState>, claims: Vec<(ClaimedJob, String)>, supervisors: &mut JoinSet<()>) {
+    for (claim, device) in claims {
+        // The control channel exists before the attempt begins, because a shutdown can come in between.
+        let (orders, receiver) =
+            watch::channel(AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() });
+        shared.running_attempts().insert(claim.job.id.clone(), orders);
+        shared.leases.add(claim.lease.clone());
+        supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
     }
 }
 
@@ -112,8 +127,7 @@ async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String
     let config = shared.scheduler_config();
     let claim = move |records: &dyn JobRecords| {
         let place = |state: &PlacementState| -> Vec<PlacedJob> {
-            let PlacementState { waiting, running, spent } = state;
-            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server: &server };
+            let input = PlacementInput { layout: &config, state, now_ms, server: &server };
             let decisions = placement::place_jobs(&input);
             let start = |(job, decision): (&QueuedJob, PlacementDecision)| match decision {
                 PlacementDecision::Start { pool, .. } if !ending.contains(&job.id) => {
@@ -121,9 +135,9 @@ async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String
                 }
                 PlacementDecision::Start { .. } | PlacementDecision::Wait { .. } => None,
             };
-            waiting.iter().zip(decisions).filter_map(start).collect()
+            state.waiting.iter().zip(decisions).filter_map(start).collect()
         };
-        records.claim_placed(&server, config.limits_usage(), &place, now_ms)
+        records.claim_placed(&placement_query(&config, &server, now_ms), &place)
     };
     let config = shared.scheduler_config();
     let device = |PlacedClaim { claim, pool }: PlacedClaim| {

@@ -74,6 +74,13 @@ impl SchedulerConfig {
         self.with_pool(NOTEBOOK_QUEUE, None, f64::from(count)).with_queue(NOTEBOOK_QUEUE, queue)
     }
 
+    /// Returns whether a queue, project or key has a limit of running jobs, so that placement needs their number on all
+    /// servers.
+    pub fn limits_running_jobs(&self) -> bool {
+        self.queues.values().any(|queue| queue.max_running_jobs.is_some())
+            || self.projects.values().chain(self.owners.values()).any(|quota| quota.max_running_jobs.is_some())
+    }
+
     /// Returns whether a project or a key has a limit of device seconds, so that placement needs their usage.
     pub fn limits_usage(&self) -> bool {
         self.projects.values().chain(self.owners.values()).any(|quota| quota.gpu_seconds.is_some())

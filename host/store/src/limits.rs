@@ -282,7 +282,17 @@ pub const JOBS_LISTED_MAX: u32 = 1_000;
 pub const EXPERIMENT_MEMBERS_MAX: u32 = 100;
 
 /// Jobs in the queue; the next one is refused.
-pub const JOBS_QUEUED_MAX: u64 = 10_000;
+pub const JOBS_QUEUED_MAX: u64 = 200_000;
+
+/// Queued jobs that a placement reads, if they are in few groups.
+pub const QUEUE_JOBS_READ: usize = 1_024;
+
+/// Queued jobs of one group that a placement reads, if there are few groups. The next placement reads more if all of them
+/// start.
+pub const QUEUE_GROUP_JOBS_READ_MAX: usize = 32;
+
+/// Queued jobs of one group that a placement reads, however many groups there are.
+pub const QUEUE_GROUP_JOBS_READ_MIN: usize = 2;
 
 /// Maximum pipeline runs that are not over.
 pub const PIPELINE_RUNS_UNFINISHED_MAX: u64 = 1000;

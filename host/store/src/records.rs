@@ -44,7 +44,7 @@ pub use job::{
 };
 pub use lease::{
     DecideLostJob, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacementState, ServerIdentity,
+    PlacementQuery, PlacementState, QueueCount, RunningCount, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use orders::{JobOrder, JobOrders};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lease_clock::LeaseFixture;
-use super::leases::{host_lost, server};
+use super::leases::{host_lost, query, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
@@ -258,7 +258,8 @@ impl LeaseSimulation<'_> {
             placed.take(free.min(SLOTS.saturating_sub(busy))).collect()
         };
         let records = &self.fixture.records;
-        let claimed = records.claim_placed(&self.servers[at].identity, false, &place, self.second * 1000).unwrap();
+        let query = query(&self.servers[at].identity, self.second * 1000);
+        let claimed = records.claim_placed(&query, &place).unwrap();
         let is_lost = self.has_faults && self.rng.one_in(10);
         for claim in claimed.into_iter().map(|placed| placed.claim) {
             let truth = self.jobs.get_mut(&claim.job.id).unwrap();
