@@ -38,11 +38,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     {
         return Ok(job);
     }
-    let queued: u64 =
-        tx.query_one("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", params![], row::count_from_row)?;
-    if queued >= JOBS_QUEUED_MAX {
-        return Err(RecordError::QueueFull { queued, max: JOBS_QUEUED_MAX }.into());
-    }
+    queue::check_length(tx, JOBS_QUEUED_MAX)?;
     let number: i64 = tx.query_one(
         "INSERT INTO projects (name, last_number) VALUES (?1, 1) \
          ON CONFLICT (name) DO UPDATE SET last_number = projects.last_number + 1 RETURNING last_number",

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use super::row::{self, RUNNING_COLUMNS, WAITING_COLUMNS, WAITING_COLUMN_COUNT};
 use super::usage_totals;
 use crate::digest::Digest;
+use crate::error::RecordError;
 use crate::limits::{QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
 use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
@@ -24,6 +25,23 @@ const RUNS: &str = "jobs.state IN ('STARTING', 'RUNNING', 'STOPPING')";
 pub(super) fn scheduling_group(job: &NewJob) -> String {
     let key = (&job.demand, &job.project, &job.owner, &job.storage);
     Digest::of(&serde_json::to_vec(&key).expect("scheduling parameters are plain data")).hex()[..32].to_owned()
+}
+
+/// Returns `QueueFull` if `max` jobs are queued. Counting a long queue is slow, so it is counted only if as many jobs were
+/// submitted since its oldest one.
+pub(super) fn check_length(tx: &dyn SqlSession, max: u64) -> TransactionResult<()> {
+    let since_oldest: Option<u64> = tx.query_one(
+        "SELECT (SELECT max(cursor) FROM jobs) - \
+         (SELECT cursor FROM jobs WHERE state = 'QUEUED' ORDER BY cursor LIMIT 1)",
+        params![],
+        |row| row.get(0),
+    )?;
+    if since_oldest.is_none_or(|newer| newer.saturating_add(1) < max) {
+        return Ok(());
+    }
+    let queued: u64 =
+        tx.query_one("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", params![], row::count_from_row)?;
+    if queued >= max { Err(RecordError::QueueFull { queued, max }.into()) } else { Ok(()) }
 }
 
 /// Returns queued jobs that are not paused, in the order in which they start.
@@ -149,4 +167,31 @@ fn first_jobs(
 fn last_of_full_groups(jobs: &[FirstJob], jobs_max: usize) -> HashSet<String> {
     let groups = jobs.chunk_by(|one, next| one.group == next.group);
     groups.filter(|group| group.len() >= jobs_max).filter_map(|group| Some(group.last()?.job.id.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::session::RecordsEngine;
+    use crate::records::sqlite::SqliteRecords;
+    use crate::records::{JobRecords, StateReason};
+
+    #[test]
+    fn a_full_queue_is_refused_and_jobs_that_started_do_not_count() {
+        let records = SqliteRecords::open_in_memory();
+        let check = |max| records.read(|tx| check_length(tx, max));
+        check(1).unwrap();
+        let spec = "{}".to_owned();
+        let job = NewJob { project: "p".to_owned(), task: "t".to_owned(), spec, ..NewJob::default() };
+        let ids: Vec<String> = (0..4).map(|at| records.submit(&job, at).unwrap().id).collect();
+        check(5).unwrap();
+        assert!(matches!(check(4), Err(RecordError::QueueFull { queued: 4, max: 4 })));
+        records.request_stop(&ids[2], &StateReason::new("USER", ""), 5).unwrap();
+        // Four jobs were submitted since the oldest that waits, and three wait.
+        check(4).unwrap();
+        assert!(matches!(check(3), Err(RecordError::QueueFull { queued: 3, max: 3 })));
+        records.request_stop(&ids[0], &StateReason::new("USER", ""), 5).unwrap();
+        records.request_stop(&ids[1], &StateReason::new("USER", ""), 5).unwrap();
+        check(2).unwrap();
+    }
 }
