@@ -350,6 +350,17 @@ pub enum ModelError {
         /// What is wrong with it.
         problem: FileProblem,
     },
+    /// Another server changed the configuration or the desired state at the same time.
+    #[error(
+        "another server has just changed {model}; look at the model again, and repeat the change if it is still needed"
+    )]
+    ChangedElsewhere {
+        /// The model.
+        model: String,
+    },
+    /// An error of the records that servers share.
+    #[error(transparent)]
+    Records(Box<RecordError>),
     /// Weights that cannot be stored in a file.
     #[error("weights cannot be written: {reason}")]
     Weights {

@@ -25,6 +25,15 @@ pub const S3_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Attempts to create an object whose name the store refuses although no object has it: another put of the name was in
 /// progress, and failed.
 pub const S3_CREATES_MAX: u32 = 5;
+/// Requests of one listing that read objects at the same time.
+pub const CONCURRENT_READS_MAX: usize = 16;
+/// Bytes of dataset versions that were fetched from a bucket and are kept on this machine, and the same for outputs of jobs.
+/// The least recently used ones are removed first, and none that is mapped.
+pub const FETCHED_BYTES_MAX: u64 = 128 << 30;
+/// Time after its last use in which a fetched directory is not removed, because its user may not have opened it yet.
+pub const FETCHED_AGE_MIN: Duration = Duration::from_secs(60);
+/// Maximum bytes of a manifest that is stored in the index of its version in a bucket.
+pub const INDEXED_MANIFEST_BYTES_MAX: usize = 1 << 20;
 
 /// Requests that create the same object at once when a store is checked. Exactly one can succeed.
 pub const PROBE_RACERS: usize = 8;

@@ -21,6 +21,7 @@ pub(crate) mod field_rules;
 pub mod id;
 mod job;
 mod lease;
+mod log;
 mod membership;
 mod orders;
 mod pause;
@@ -46,6 +47,7 @@ pub use lease::{
     DecideLostJob, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
     PlacementQuery, PlacementState, QueueCount, RunningCount, ServerIdentity,
 };
+pub use log::{LogChunk, LogRecords};
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use orders::{JobOrder, JobOrders};
 pub use pause::{PAUSED, PausePoint, PauseStep};
@@ -151,7 +153,7 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + DocumentRecords {
+pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + DocumentRecords + LogRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

@@ -37,9 +37,9 @@ pub(crate) struct ServeArgs {
     pub(crate) home: PathBuf,
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
-    /// The store of plugins, checkpoints and marks of resume tests: s3://BUCKET/PREFIX, with credentials from the
-    /// variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it is
-    /// not Amazon's [default: files of the state directory].
+    /// The bucket of datasets, models, plugins, checkpoints, outputs and logs: s3://BUCKET/PREFIX, with credentials from
+    /// the variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it
+    /// is not Amazon's [default: files of the state directory].
     #[arg(long, env = "SAGGAR_OBJECTS", value_name = "ADDRESS")]
     pub(crate) objects: Option<String>,
     /// The directory of model versions to watch [default: that of the state directory].

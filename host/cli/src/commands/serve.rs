@@ -8,6 +8,7 @@ mod models;
 mod object_storage;
 mod reexec;
 mod server_config;
+mod shared_models;
 mod shared_records;
 mod shutdown;
 mod telemetry;
@@ -38,9 +39,12 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
+use saggar_store::records::LogRecords;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, StateDir, StoreError, UploadStore};
+use saggar_store::{
+    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError, UploadStore,
+};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -124,6 +128,7 @@ fn create_dir_canonical(directory: PathBuf) -> std::io::Result<PathBuf> {
 /// The parts of a server before it runs.
 struct ServerParts {
     parts: AppParts,
+    registry: ModelRegistry,
     loader: ReconcileLoop,
     watch: ModelWatch,
     clock: Arc<dyn Clock>,
@@ -135,7 +140,7 @@ impl ServerParts {
     fn assemble(
         args: &ServeArgs,
         home: &StateDir,
-        ServerRecords { records, keys }: ServerRecords,
+        ServerRecords { records, keys, secrets }: ServerRecords,
         device: &Arc<RecoverableDevice>,
     ) -> Result<ServerParts, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -145,9 +150,9 @@ impl ServerParts {
             ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
-        let datasets = DatasetStore::new(home.datasets());
-        let objects = object_storage::open(args, home)?;
-        let server = shared_records::identify_server(&args.database, home, &models_dir, &objects)?;
+        let (home, objects) = &object_storage::open(args, home.clone())?;
+        let datasets = DatasetStore::of_home(home);
+        let server = shared_records::identify_server(&args.database, home, &models_dir, objects)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let locations = WorkerLocations {
             home: home.root().to_owned(),
@@ -156,24 +161,25 @@ impl ServerParts {
             objects: args.objects.clone(),
         };
         let launcher = Arc::new(LocalLauncher { program: program.clone(), locations });
-        let jobs =
-            JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
-                .with_server(server)
-                .with_keys(keys.clone())
-                .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
-                .with_fetch_policy(args.fetch.policy())
-                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
-                .with_tracer(observer.tracer.clone());
+        let job_files = home.server_job_files(Arc::clone(&records) as Arc<dyn LogRecords>);
+        let jobs = JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, job_files, layout)
+            .with_server(server)
+            .with_keys(keys.clone())
+            .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
+            .with_fetch_policy(args.fetch.policy())
+            .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
+            .with_tracer(observer.tracer.clone());
         let without = args.without.of_server()?;
         let (host, children) = plugin_engine(home, &program, without)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = model_router(args, &metrics);
         let watch = ModelWatch::start(&models_dir)?;
-        let importer = onnx_importer(args, &host, device, &models_dir, &clock);
+        let registry = shared_models::open_registry(&args.database, home, &models_dir, &jobs.records());
+        let importer = onnx_importer(args, &host, device, registry.clone(), &clock);
         let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
-        let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
+        let (models, routes, counters) = (registry.clone(), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
         let lifecycle = lifecycle.with_default_configs(settings).with_disabled_optimizations(without);
@@ -186,9 +192,11 @@ impl ServerParts {
             pipelines: PipelineService::new(jobs.records(), Arc::clone(&clock), &metrics),
             jobs,
             home: home.clone(),
+            model_projects: ProjectAssignments::of_models(home, &models_dir),
+            dataset_projects: ProjectAssignments::of_datasets(home),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
-            objects,
+            objects: objects.clone(),
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
@@ -199,6 +207,7 @@ impl ServerParts {
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
             access: access_control(args, home, keys, &clock, &metrics),
+            secrets,
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
@@ -207,7 +216,7 @@ impl ServerParts {
             sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
             observer,
         };
-        Ok(ServerParts { parts, loader, watch, clock, children, recorder })
+        Ok(ServerParts { parts, registry, loader, watch, clock, children, recorder })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
@@ -219,6 +228,8 @@ impl ServerParts {
         output: CliOutput,
     ) -> Result<(), CliError> {
         object_storage::check(args, &self.parts.objects, &*self.clock).await?;
+        object_storage::warn_about_unused_data(&self.parts.home);
+        shared_models::synchronize(&self.registry).await;
         let has_inherited = !inherited.is_empty();
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
@@ -226,6 +237,7 @@ impl ServerParts {
         let pipelines = self.parts.pipelines.clone();
         let observer = self.parts.observer.clone();
         telemetry::reopen_on_hangup(&observer);
+        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
@@ -386,13 +398,13 @@ fn onnx_importer(
     args: &ServeArgs,
     host: &PluginEngine,
     device: &Arc<RecoverableDevice>,
-    models_dir: &Path,
+    models: ModelRegistry,
     clock: &Arc<dyn Clock>,
 ) -> Arc<dyn ModelImporter> {
     Arc::new(OnnxImporter {
         host: host.clone(),
         device: Arc::clone(device),
-        models: ModelRegistry::new(models_dir),
+        models,
         plugin_path: args.onnx_plugin.clone(),
         clock: Arc::clone(clock),
         time: args.import_timeout,

@@ -20,6 +20,7 @@ mod document;
 pub(super) mod event;
 mod job;
 mod lease;
+mod log;
 mod membership;
 mod pause;
 mod pipeline;
