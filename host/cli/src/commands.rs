@@ -38,3 +38,4 @@ pub(crate) mod top;
 pub(crate) mod upgrade_check;
 pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod worker;

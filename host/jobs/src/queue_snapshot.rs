@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use saggar_store::RecordError;
-use saggar_store::records::{JobRecords, PlacementQuery, PlacementState, ServerIdentity};
+use saggar_store::records::{HostOffer, HostRecord, JobRecords, PlacementQuery, PlacementState, ServerIdentity};
 
 use crate::error::JobError;
 use crate::placement::{self, PlacementDecision, PlacementInput};
 use crate::scheduler_config::SchedulerConfig;
 use crate::shared::SharedState;
+
+/// What was read of the queue, and of the hosts.
+type QueueState = (PlacementState, Vec<HostRecord>);
 
 /// A snapshot of the waiting and running jobs.
 #[derive(Clone, Debug)]
@@ -17,16 +20,21 @@ pub(crate) struct QueueSnapshot {
     pub(crate) state: PlacementState,
     now_ms: u64,
     server: ServerIdentity,
+    host: Arc<HostOffer>,
+    /// All hosts of shared records, if the whole queue was read.
+    hosts: Vec<HostRecord>,
 }
 
 impl QueueSnapshot {
-    /// Reads what this server needs to place jobs, and the pools, queues and limits.
+    /// Reads what this server needs to place jobs, or only the job with the identifier `job`, and the pools, queues and
+    /// limits.
     ///
     /// # Errors
     /// `Records`.
-    pub(crate) async fn read(shared: &Arc<SharedState>) -> Result<QueueSnapshot, JobError> {
-        QueueSnapshot::read_with(shared, |records, layout, server, now_ms| {
-            records.placement_state(&placement_query(layout, server, now_ms))
+    pub(crate) async fn read(shared: &Arc<SharedState>, job: Option<String>) -> Result<QueueSnapshot, JobError> {
+        QueueSnapshot::read_with(shared, move |records, layout, server, now_ms| {
+            let query = PlacementQuery { job: job.as_deref(), ..placement_query(layout, server, now_ms) };
+            Ok((records.placement_state(&query)?, Vec::new()))
         })
         .await
     }
@@ -39,14 +47,15 @@ impl QueueSnapshot {
         QueueSnapshot::read_with(shared, |records, layout, _, _| {
             let spent = if layout.limits_usage() { records.usage_totals()? } else { Vec::new() };
             let (waiting, running) = (records.queued_jobs()?, records.active_jobs()?);
-            Ok(PlacementState { waiting, running, spent, ..PlacementState::default() })
+            let hosts = if records.is_shared() { records.hosts()? } else { Vec::new() };
+            Ok((PlacementState { waiting, running, spent, ..PlacementState::default() }, hosts))
         })
         .await
     }
 
     async fn read_with(
         shared: &Arc<SharedState>,
-        read: impl Fn(&dyn JobRecords, &SchedulerConfig, &ServerIdentity, u64) -> Result<PlacementState, RecordError>
+        read: impl Fn(&dyn JobRecords, &SchedulerConfig, &ServerIdentity, u64) -> Result<QueueState, RecordError>
         + Send
         + 'static,
     ) -> Result<QueueSnapshot, JobError> {
@@ -56,13 +65,20 @@ impl QueueSnapshot {
             let layout = limits.reload_scheduler_config();
             Ok((read(records, &layout, &reader, now_ms)?, layout))
         };
-        let (state, layout) = shared.with_records(read).await?;
-        Ok(QueueSnapshot { layout, state, now_ms, server })
+        let ((state, hosts), layout) = shared.with_records(read).await?;
+        Ok(QueueSnapshot { layout, state, now_ms, server, host: shared.host_offer(), hosts })
     }
 
     /// Returns the snapshot as the input of [`placement`].
     pub(crate) fn placement_input(&self) -> PlacementInput<'_> {
-        PlacementInput { layout: &self.layout, state: &self.state, now_ms: self.now_ms, server: &self.server }
+        PlacementInput {
+            layout: &self.layout,
+            state: &self.state,
+            now_ms: self.now_ms,
+            server: &self.server,
+            host: &self.host,
+            hosts: &self.hosts,
+        }
     }
 
     /// Returns the decision for each waiting job, in scheduling order.
@@ -78,5 +94,5 @@ pub(crate) fn placement_query<'a>(
     now_ms: u64,
 ) -> PlacementQuery<'a> {
     let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
-    PlacementQuery { server, with_other_servers, with_usage, now_ms }
+    PlacementQuery { server, job: None, with_other_servers, with_usage, now_ms }
 }

@@ -18,6 +18,7 @@ use crate::error::RecordError;
 mod annotation;
 mod document;
 pub(crate) mod field_rules;
+mod host;
 pub mod id;
 mod job;
 mod lease;
@@ -39,17 +40,21 @@ mod tests;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use document::{DocumentRecords, RecordedDocument};
+pub use host::{
+    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostLabels, HostOffer, HostRecord, HostRecords, HostReserve, HostState,
+    format_labels,
+};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacementQuery, PlacementState, QueueCount, RunningCount, ServerIdentity,
+    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
+    PlacedPreemption, PlacementQuery, PlacementState, QueueCount, ROOM_CLAIM_MS, RunningCount, ServerIdentity,
 };
 pub use log::{LogChunk, LogRecords};
 pub use membership::{JobMembership, StepMembership, TrialMembership};
-pub use orders::{JobOrder, JobOrders};
+pub use orders::{JobOrder, JobOrders, RoomClaim};
 pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
@@ -153,7 +158,9 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + DocumentRecords + LogRecords {
+pub trait JobRecords:
+    SweepRecords + PipelineRecords + LeaseRecords + HostRecords + DocumentRecords + LogRecords
+{
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use saggar_jobs::placement::{PlacementDecision, PlacementInput, place_jobs};
-use saggar_jobs::{SchedulerConfig, SlotPool};
+use saggar_jobs::SchedulerConfig;
 use saggar_store::RecordError;
 use saggar_store::records::{
-    self, JobLease, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery, PlacementState,
+    self, HostOffer, JobLease, JobPlacements, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery, PlacementState,
     ServerIdentity, StateReason,
 };
 
@@ -95,10 +95,7 @@ fn run_hosts(records: &dyn JobRecords, thread: usize, stop: &AtomicBool) -> Host
         }
     };
     let mut hosts: Vec<SimulatedHost> = (thread..HOSTS).step_by(THREADS).map(host).collect();
-    let layout = SchedulerConfig {
-        pools: [("any".to_owned(), SlotPool { device: None, slots_milli: 1000 })].into(),
-        ..SchedulerConfig::single_queue(1)
-    };
+    let layout = SchedulerConfig::single_queue(1);
     let mut turns: HashMap<usize, u32> = HashMap::new();
     while !stop.load(Ordering::Relaxed) {
         for (number, host) in hosts.iter_mut().enumerate() {
@@ -141,17 +138,21 @@ impl SimulatedHost {
         }
         self.next_look = now + LOOK_INTERVAL;
         let now_ms = unix_ms();
-        let query = PlacementQuery { server: &self.identity, with_other_servers: false, with_usage: false, now_ms };
-        let place = |state: &PlacementState| -> Vec<PlacedJob> {
-            let decisions = place_jobs(&PlacementInput { layout, state, server: &self.identity, now_ms });
+        let server = &self.identity;
+        let query = PlacementQuery { server, job: None, with_other_servers: false, with_usage: false, now_ms };
+        let host = HostOffer::default();
+        let place = |state: &PlacementState| {
+            let input = PlacementInput { layout, state, server, host: &host, hosts: &[], now_ms };
+            let decisions = place_jobs(&input);
             let start = |(job, decision): (&records::QueuedJob, PlacementDecision)| match decision {
                 PlacementDecision::Start { pool, .. } => Some(PlacedJob { id: job.id.clone(), pool }),
                 PlacementDecision::Wait { .. } => None,
             };
-            state.waiting.iter().zip(decisions).filter_map(start).collect()
+            let start = state.waiting.iter().zip(decisions).filter_map(start).collect();
+            JobPlacements { start, preempt: Vec::new() }
         };
         let state = figures.look.time(|| records.placement_state(&query).unwrap());
-        if place(&state).is_empty() {
+        if place(&state).start.is_empty() {
             return;
         }
         let claimed = figures.claim.time(|| records.claim_placed(&query, &place).unwrap());

@@ -11,7 +11,10 @@ use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 
 use super::oom_kills::OomKillCounter;
-use super::{DATABASE_URL_VARIABLE, LaunchRequest, SECRETS_KEY_VARIABLE, WorkerHandle, WorkerLauncher, WorkerSignal};
+use super::{
+    ATTEMPT_SUBCOMMAND, DATABASE_URL_VARIABLE, LaunchRequest, SECRETS_KEY_VARIABLE, WorkerHandle, WorkerLauncher,
+    WorkerSignal,
+};
 use crate::credentials::CREDENTIALS_VARIABLE;
 use crate::error::JobError;
 use crate::outcome::WorkerExit;
@@ -47,7 +50,7 @@ impl LocalLauncher {
 impl WorkerLauncher for LocalLauncher {
     fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
         let mut command = self.nice_command();
-        command.arg("worker").args(self.locations.arguments());
+        command.args(["worker", ATTEMPT_SUBCOMMAND]).args(self.locations.arguments());
         command
             .env_remove(DATABASE_URL_VARIABLE)
             .env_remove(SECRETS_KEY_VARIABLE)

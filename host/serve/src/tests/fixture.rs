@@ -155,6 +155,7 @@ impl ServerFixture {
             memory: RequestMemoryBudget::new(options.requests_bytes),
             external_runs: ExternalRunStore::new(home.external_runs()),
             sampler: None,
+            join_settings: None,
             observer: RequestObserver::default(),
             secrets: home.secrets(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),

@@ -5,18 +5,20 @@ use saggar_store::{BlockingObjects, ObjectStorage, StateDir, StoreError};
 use tokio::runtime::{Builder, Handle};
 
 use super::unexpected_error;
-use crate::args::ServeArgs;
 use crate::exit::{self, CliError};
 
 /// Number of threads that send requests. They wait most of the time.
 const REQUEST_THREADS: usize = 2;
 
-/// Opens the state directory, with the bucket that the arguments name, and the store of objects, without sending a request.
+/// Opens the state directory, with the bucket at this address, and the store of objects, without sending a request.
 ///
 /// # Errors
 /// Fails if the address or an environment variable about it is not valid.
-pub(super) fn open(args: &ServeArgs, home: StateDir) -> Result<(StateDir, ObjectStorage), CliError> {
-    let Some(address) = &args.objects else {
+pub(in crate::commands) fn open(
+    address: Option<&str>,
+    home: StateDir,
+) -> Result<(StateDir, ObjectStorage), CliError> {
+    let Some(address) = address else {
         let objects = ObjectStorage::local(&home.objects()).map_err(store_error)?;
         return Ok((home, objects));
     };
@@ -57,8 +59,12 @@ pub(super) fn warn_about_unused_data(home: &StateDir) {
 ///
 /// # Errors
 /// Fails if a request fails, or if the store does not decide races.
-pub(super) async fn check(args: &ServeArgs, objects: &ObjectStorage, clock: &dyn Clock) -> Result<(), CliError> {
-    if args.objects.is_none() {
+pub(in crate::commands) async fn check(
+    address: Option<&str>,
+    objects: &ObjectStorage,
+    clock: &dyn Clock,
+) -> Result<(), CliError> {
+    if address.is_none() {
         return Ok(());
     }
     let store = objects.address();

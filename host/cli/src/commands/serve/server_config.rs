@@ -8,6 +8,7 @@ use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
 use saggar_project::{PROJECT_FILE, ProjectManifest};
 use saggar_serve::RecordingPolicy;
 use saggar_serving::ModelConfig;
+use saggar_store::records::HostReserve;
 
 use super::models;
 use crate::args::ServeArgs;
@@ -78,7 +79,9 @@ impl ServerConfig {
 
 fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> SchedulerConfig {
     for (name, pool) in &manifest.pools {
+        let reserve = if pool.is_preemptible_only { HostReserve::PreemptibleOnly } else { HostReserve::None };
         layout = layout.with_pool(name, Some(&pool.device), pool.slots);
+        layout = layout.with_pool_rules(name, pool.labels.clone(), reserve);
     }
     for (name, queue) in &manifest.queues {
         let queue =

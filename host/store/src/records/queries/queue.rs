@@ -50,6 +50,12 @@ pub(super) fn queued_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<QueuedJo
     tx.query_all(&sql, params![], row::queued_job_from_row)
 }
 
+/// Returns the job with this identifier if it is queued and not paused.
+fn queued_job(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<QueuedJob>> {
+    let sql = format!("SELECT {WAITING_COLUMNS} FROM jobs WHERE id = ?1 AND {WAITS}");
+    tx.query_all(&sql, params![id], row::queued_job_from_row)
+}
+
 /// Returns active jobs, oldest first.
 pub(super) fn active_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<ActiveJob>> {
     running_jobs(tx, None)
@@ -100,6 +106,10 @@ pub(super) fn placement_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -
     }
     if query.with_usage {
         state.spent = usage_totals::list(tx)?;
+    }
+    if let Some(job) = query.job {
+        state.waiting = queued_job(tx, job)?;
+        return Ok(state);
     }
     let groups = waiting_groups(tx)?;
     let jobs_max = (QUEUE_JOBS_READ / groups.len().max(1)).clamp(QUEUE_GROUP_JOBS_READ_MIN, QUEUE_GROUP_JOBS_READ_MAX);

@@ -10,7 +10,7 @@ use super::leases::{host_lost, query, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
-    AttemptUsage, JobLease, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState, ReaperGate,
+    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState, ReaperGate,
     ServerIdentity, StateReason,
 };
 
@@ -265,7 +265,8 @@ impl LeaseSimulation<'_> {
         let place = |state: &PlacementState| {
             let busy = state.running.iter().filter(|job| job.server_id == id).count();
             let placed = state.waiting.iter().map(|job| PlacedJob { id: job.id.clone(), pool: "any".to_owned() });
-            placed.take(free.min(SLOTS.saturating_sub(busy))).collect()
+            let start = placed.take(free.min(SLOTS.saturating_sub(busy))).collect();
+            JobPlacements { start, preempt: Vec::new() }
         };
         let records = &self.fixture.records;
         let claimed = records.claim_placed(&query(&self.servers[at].identity, self.own_now_ms(at)), &place).unwrap();

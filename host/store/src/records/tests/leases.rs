@@ -1,10 +1,10 @@
 //! Tests of leases: claims of several servers, renewals, and jobs that are taken away.
 
-use super::lease_clock::LeaseFixture;
+use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
-    JobOrder, JobOrders, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementQuery, PlacementState, RunningCount,
-    ServerIdentity,
+    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementQuery,
+    PlacementState, RunningCount, ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
@@ -12,9 +12,9 @@ pub(super) fn server(name: &str) -> ServerIdentity {
 }
 
 /// Starts all waiting jobs.
-pub(in crate::records) fn place_all(state: &PlacementState) -> Vec<PlacedJob> {
+pub(in crate::records) fn place_all(state: &PlacementState) -> JobPlacements {
     let place = |job: &QueuedJob| PlacedJob { id: job.id.clone(), pool: "any".to_owned() };
-    state.waiting.iter().map(place).collect()
+    JobPlacements { start: state.waiting.iter().map(place).collect(), preempt: Vec::new() }
 }
 
 pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
@@ -23,7 +23,7 @@ pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
 
 /// Returns the query of a placement on a server that needs everything.
 pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> PlacementQuery<'_> {
-    PlacementQuery { server, with_other_servers: true, with_usage: true, now_ms }
+    PlacementQuery { server, job: None, with_other_servers: true, with_usage: true, now_ms }
 }
 
 fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {
@@ -41,7 +41,7 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
     }
     let one = |state: &PlacementState| {
         assert!(state.spent.is_empty());
-        place_all(state)[..1].to_vec()
+        JobPlacements { start: place_all(state).start[..1].to_vec(), preempt: Vec::new() }
     };
     let (a, b) = (server("a"), server("b"));
     let first = records.claim_placed(&PlacementQuery { with_usage: false, ..query(&a, 10) }, &one).unwrap().remove(0).claim;
@@ -51,7 +51,7 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
         assert_eq!(state.running_elsewhere, [RunningCount { queue, project, owner: None, jobs: 1 }]);
         assert!(state.running.is_empty(), "its own jobs");
         let gone = PlacedJob { id: first.job.id.clone(), pool: "any".to_owned() };
-        [vec![gone], place_all(state)].concat()
+        JobPlacements { start: [vec![gone], place_all(state).start].concat(), preempt: Vec::new() }
     };
     let rest = records.claim_placed(&query(&b, 11), &others).unwrap();
     let own = records.placement_state(&PlacementQuery { with_other_servers: false, ..query(&b, 11) }).unwrap();
@@ -72,7 +72,7 @@ fn a_renewal_returns_orders_and_the_stop_request(fixture: &LeaseFixture) {
     records.order(&id, &JobOrder::Checkpoint).unwrap();
     records.order(&id, &JobOrder::Preempt(reason("PREEMPTED"))).unwrap();
     let job = records.order(&id, &JobOrder::Preempt(reason("LATER"))).unwrap();
-    let orders = JobOrders { preempt: Some(reason("PREEMPTED")), checkpoints: 1 };
+    let orders = JobOrders { preempt: Some(reason("PREEMPTED")), checkpoints: 1, ..JobOrders::default() };
     assert_eq!(job.orders, orders);
     records.request_stop(&id, &reason("USER"), 2).unwrap();
     let renewed = records.renew_leases(std::slice::from_ref(&lease)).unwrap();
@@ -222,27 +222,8 @@ fn reapers_at_once_take_each_job_away_once(fixture: &LeaseFixture) {
     assert_eq!(records.count_events(&reaped[0], "LEASE_EXPIRED").unwrap(), 1);
 }
 
-/// Runs each test of leases on both engines, with a clock that the test sets.
-macro_rules! lease_suite {
-    ($($test:ident)*) => {
-        mod sqlite_leases {
-            $(#[test]
-            fn $test() {
-                super::$test(&super::LeaseFixture::sqlite());
-            })*
-        }
-        mod postgres_leases {
-            $(#[test]
-            fn $test() {
-                if let Some(fixture) = super::LeaseFixture::postgres() {
-                    super::$test(&fixture);
-                }
-            })*
-        }
-    };
-}
-
 lease_suite! {
+    sqlite_leases postgres_leases:
     a_claim_names_its_server_and_counts_the_active_jobs_of_all
     a_renewal_returns_orders_and_the_stop_request
     a_lease_is_renewed_late_unless_the_job_was_taken_away
