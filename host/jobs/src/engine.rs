@@ -42,8 +42,6 @@ pub struct EngineRequest {
     pub attempt: u32,
     /// The project of the job.
     pub project: String,
-    /// Maximum bytes of the plugin's memory, or `None` for the default.
-    pub memory_bytes: Option<u64>,
 }
 
 impl EngineRequest {
@@ -93,8 +91,7 @@ mod tests {
 
     #[test]
     fn an_engine_job_is_named_after_the_job_and_the_attempt() {
-        let request =
-            EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into(), memory_bytes: None };
+        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into() };
         assert_eq!(request.engine_job(), "saggar-digits-7-2");
     }
 }

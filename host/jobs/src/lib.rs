@@ -10,6 +10,7 @@ mod commands;
 pub mod credentials;
 mod effects;
 pub mod engine;
+mod engine_jobs;
 pub mod error;
 mod gateway;
 mod gauges;
@@ -200,6 +201,13 @@ impl JobService {
         self
     }
 
+    /// Lets an engine start the workers of a pool, which the scheduler's configuration names as an engine's.
+    #[must_use]
+    pub fn with_engine(self, pool: &str, engine: Arc<dyn WorkerEngine>) -> JobService {
+        self.shared.engines.add(pool, engine);
+        self
+    }
+
     /// Sends the spans of jobs whose request was traced to `tracer`, if there is one.
     #[must_use]
     pub fn with_tracer(self, tracer: Option<SpanTracer>) -> JobService {
@@ -269,7 +277,10 @@ impl JobService {
         let (verdicts, look) = placed.map_err(std::io::Error::other)?;
         let waits = look.waiting.into_iter().zip(verdicts).map(|(job, verdict)| match verdict {
             PlacementDecision::Wait { position, reason, .. } => (job.id, QueueWait { position, reason }),
-            PlacementDecision::Start { .. } => (job.id, QueueWait { position: 1, reason: job.reason }),
+            PlacementDecision::Start { .. } => {
+                let reason = self.shared.engines.reason(&job.id).unwrap_or(job.reason);
+                (job.id, QueueWait { position: 1, reason })
+            }
         });
         Ok(waits.collect())
     }

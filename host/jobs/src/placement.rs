@@ -124,8 +124,9 @@ impl<'a> SlotLedger<'a> {
         };
         for job in situation.running {
             floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
-            // Another server's pools are its own, also if they have the same names.
-            if job.server_id != situation.server.id {
+            // Another server's pools are its own, also if they have the same names. Those of an engine are common.
+            let is_engines = situation.layout.engine_pools.contains(&job.pool);
+            if job.server_id != situation.server.id && !is_engines {
                 continue;
             }
             let slots = job.demand.slots_milli;
@@ -134,7 +135,7 @@ impl<'a> SlotLedger<'a> {
             }
             if job.state == JobState::Stopping {
                 *floor.releasing.entry(&job.pool).or_default() += slots;
-            } else if job.demand.preemptible {
+            } else if job.demand.preemptible && !is_engines {
                 floor.evictable.push(job);
             }
         }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::REDACTED_JOB_NAME;
 use crate::attempt_control::AttemptControl;
+use crate::engine_jobs;
 use crate::error::JobError;
 use crate::gauges;
 use crate::lease_keeper;
@@ -32,6 +33,9 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     if shared.records.is_shared() {
         leases.spawn(lease_keeper::renew_leases(Arc::clone(&shared)));
         leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
+    }
+    if !shared.scheduler_config().engine_pools.is_empty() {
+        leases.spawn(engine_jobs::follow_engine_jobs(Arc::clone(&shared)));
     }
     let mut look = tokio::time::interval(POLL_INTERVAL);
     while !*shutdown.borrow() {
@@ -67,7 +71,11 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
     let decisions = look.decisions();
-    if decisions.iter().any(|decision| matches!(decision, PlacementDecision::Start { .. })) {
+    let starts_here = |decision: &PlacementDecision| match decision {
+        PlacementDecision::Start { pool, .. } => !look.layout.engine_pools.contains(pool),
+        PlacementDecision::Wait { .. } => false,
+    };
+    if decisions.iter().any(starts_here) {
         match claim_jobs(shared).await {
             Ok(claims) => claims.into_iter().for_each(|(claim, device)| {
                 // The control channel exists before the attempt begins, because a shutdown can come in between.
@@ -116,7 +124,9 @@ async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String
             let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server: &server };
             let decisions = placement::place_jobs(&input);
             let start = |(job, decision): (&QueuedJob, PlacementDecision)| match decision {
-                PlacementDecision::Start { pool, .. } if !ending.contains(&job.id) => {
+                PlacementDecision::Start { pool, .. }
+                    if !ending.contains(&job.id) && !config.engine_pools.contains(&pool) =>
+                {
                     Some(PlacedJob { id: job.id.clone(), pool })
                 }
                 PlacementDecision::Start { .. } | PlacementDecision::Wait { .. } => None,

@@ -1,6 +1,6 @@
 //! The scheduler's configuration: pools of slots, queues that use pools in order, and limits of keys and projects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::SchedulerConfigError;
 use crate::limits::SLOTS_MAX;
@@ -46,6 +46,8 @@ pub struct ResourceQuota {
 pub struct SchedulerConfig {
     /// The pools by name.
     pub pools: BTreeMap<String, SlotPool>,
+    /// The names of pools whose workers an engine starts. Their slots belong to no server.
+    pub engine_pools: BTreeSet<String>,
     /// The queues by name.
     pub queues: BTreeMap<String, JobQueue>,
     /// The limits by project.
@@ -61,6 +63,7 @@ impl SchedulerConfig {
         let queue = JobQueue { pools: vec![ANY_POOL.to_owned()], spill: true, max_running_jobs: None };
         SchedulerConfig {
             pools: BTreeMap::from([(ANY_POOL.to_owned(), any)]),
+            engine_pools: BTreeSet::new(),
             queues: BTreeMap::from([(DEFAULT_QUEUE.to_owned(), queue)]),
             projects: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -72,6 +75,13 @@ impl SchedulerConfig {
     pub fn with_notebooks(self, count: u32) -> SchedulerConfig {
         let queue = JobQueue { pools: vec![NOTEBOOK_QUEUE.to_owned()], spill: false, max_running_jobs: None };
         self.with_pool(NOTEBOOK_QUEUE, None, f64::from(count)).with_queue(NOTEBOOK_QUEUE, queue)
+    }
+
+    /// Makes a pool one whose workers an engine starts.
+    #[must_use]
+    pub fn with_engine_pool(mut self, name: &str) -> SchedulerConfig {
+        self.engine_pools.insert(name.to_owned());
+        self
     }
 
     /// Returns whether a project or a key has a limit of device seconds, so that placement needs their usage.

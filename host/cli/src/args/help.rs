@@ -43,7 +43,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Data", &["data"]),
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
-    ("Maintain", &["backup", "restore", "upgrade-check"]),
+    ("Maintain", &["backup", "restore", "upgrade-check", "deploy"]),
     ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "health", "version"]),
     ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
@@ -216,6 +216,18 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("verify", &["saggar verify answer.http", "saggar verify answer.http --recompute -i image=@seven.png"]),
     ("backup", &["saggar backup saggar-backup.tar --home /var/lib/saggar"]),
     ("restore", &["saggar restore saggar-backup.tar --home /var/lib/saggar"]),
+    (
+        "deploy kubernetes",
+        &[
+            "saggar deploy kubernetes --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar",
+            "saggar deploy kubernetes --namespace ml --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar \
+             --workers 4 --gpu nvidia --ingress saggar.example.com",
+        ],
+    ),
+    (
+        "deploy helm",
+        &["saggar deploy helm chart --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar"],
+    ),
     ("upgrade-check", &["saggar upgrade-check --home /var/lib/saggar"]),
     ("secret", &["saggar secret set hub-token --project vision < token.txt", "saggar secret ls"]),
     ("secret set", &["saggar secret set hub-token --project vision < token.txt"]),

@@ -78,7 +78,10 @@ impl ServerConfig {
 
 fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> SchedulerConfig {
     for (name, pool) in &manifest.pools {
-        layout = layout.with_pool(name, Some(&pool.device), pool.slots);
+        layout = layout.with_pool(name, pool.device.as_deref(), pool.slots);
+        if pool.kubernetes.is_some() {
+            layout = layout.with_engine_pool(name);
+        }
     }
     for (name, queue) in &manifest.queues {
         let queue =
