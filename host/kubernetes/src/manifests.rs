@@ -8,7 +8,7 @@ mod autoscaling;
 mod custom_resources;
 mod monitoring;
 mod network;
-mod pod;
+pub(crate) mod pod;
 mod server;
 mod server_settings;
 mod worker;
@@ -149,6 +149,12 @@ pub(crate) fn selector_labels(options: &DeployOptions, component: Component) -> 
         ("app.kubernetes.io/instance", options.name.as_str()),
         ("app.kubernetes.io/component", component.name()),
     ];
+    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// Returns the labels of pods that compute, whichever installation they belong to.
+pub(crate) fn worker_labels() -> BTreeMap<String, String> {
+    let labels = [("app.kubernetes.io/name", "saggar"), ("app.kubernetes.io/component", Component::Worker.name())];
     labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 

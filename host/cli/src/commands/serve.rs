@@ -1,6 +1,7 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
 
 mod addresses;
+mod engines;
 mod graph_inspector;
 mod memory;
 mod model_watch;
@@ -141,8 +142,14 @@ impl ServerParts {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
         let observer = telemetry::start_telemetry(args, &metrics)?;
-        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota } =
-            ServerConfig::read(args)?;
+        let ServerConfig {
+            scheduler_config: layout,
+            settings,
+            recordings,
+            models_dir,
+            storage_quota,
+            kubernetes_pools,
+        } = ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
@@ -164,6 +171,7 @@ impl ServerParts {
                 .with_fetch_policy(args.fetch.policy())
                 .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
                 .with_tracer(observer.tracer.clone());
+        let jobs = engines::with_engines(jobs, &kubernetes_pools, args)?;
         let without = args.without.of_server()?;
         let (host, children) = plugin_engine(home, &program, without)?;
         let memory = MemoryLimits::from_args(args, device.current().info());

@@ -5,9 +5,10 @@ use k8s_openapi::api::networking::v1::{
     IngressTLS, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
     NetworkPolicySpec, ServiceBackendPort,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Component, SERVER_PORT, metadata, selector};
+use super::{Component, SERVER_PORT, metadata, selector, worker_labels};
 use crate::deploy_options::DeployOptions;
 
 /// The ports of API servers, as pods see them: that of the service, and that behind it.
@@ -20,7 +21,7 @@ pub(super) fn server_policy(options: &DeployOptions) -> NetworkPolicy {
     if options.job_pool.is_some() {
         egress.push(to_anywhere(API_SERVER_PORTS.map(|number| port("TCP", number)).to_vec()));
     }
-    policy(options, Component::Server, vec![ingress], egress)
+    policy(options, Component::Server, selector(options, Component::Server), vec![ingress], egress)
 }
 
 pub(super) fn worker_policy(options: &DeployOptions) -> NetworkPolicy {
@@ -28,17 +29,20 @@ pub(super) fn worker_policy(options: &DeployOptions) -> NetworkPolicy {
         NetworkPolicyPeer { pod_selector: Some(selector(options, Component::Server)), ..NetworkPolicyPeer::default() };
     let mut egress = storage_egress(options);
     egress.push(NetworkPolicyEgressRule { to: Some(vec![servers]), ports: Some(vec![port("TCP", SERVER_PORT)]) });
-    policy(options, Component::Worker, Vec::new(), egress)
+    // Also the pods of Kubernetes Jobs, which belong to a pool and not to an installation.
+    let selected = LabelSelector { match_labels: Some(worker_labels()), ..LabelSelector::default() };
+    policy(options, Component::Worker, selected, Vec::new(), egress)
 }
 
 fn policy(
     options: &DeployOptions,
     component: Component,
+    pod_selector: LabelSelector,
     ingress: Vec<NetworkPolicyIngressRule>,
     egress: Vec<NetworkPolicyEgressRule>,
 ) -> NetworkPolicy {
     let spec = NetworkPolicySpec {
-        pod_selector: Some(selector(options, component)),
+        pod_selector: Some(pod_selector),
         policy_types: Some(["Ingress", "Egress"].map(str::to_owned).to_vec()),
         ingress: Some(ingress),
         egress: Some(egress),

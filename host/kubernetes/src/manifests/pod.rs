@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource,
     ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector, SecurityContext,
+    ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector, SecurityContext, Toleration,
     TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -18,7 +18,7 @@ use crate::deploy_options::DeployOptions;
 /// The user and group of the processes. Any number that is not root does.
 const USER_ID: i64 = 10001;
 /// Where the state directory is.
-pub(super) const STATE_DIR: &str = "/var/lib/saggar";
+pub(crate) const STATE_DIR: &str = "/var/lib/saggar";
 /// Where the project file is.
 pub(super) const SETTINGS_DIR: &str = "/etc/saggar";
 /// The directories of the state directory that servers share if the installation has a common volume.
@@ -41,7 +41,7 @@ pub(super) fn pod_template(options: &DeployOptions, parts: PodParts) -> PodTempl
         // Variables for each service of the namespace could look like settings of the server.
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(grace_seconds),
-        security_context: Some(pod_security(options, component)),
+        security_context: Some(pod_security(supplemental_groups(options, component))),
         topology_spread_constraints: Some(spread(options, component)),
         volumes: Some(volumes(options)),
         containers: vec![container],
@@ -78,26 +78,36 @@ pub(super) fn storage_env(options: &DeployOptions) -> Vec<EnvVar> {
 
 /// Returns the secret with the variables of the bucket's credentials. It is optional, because a cloud can give the pods an
 /// identity instead.
-pub(super) fn objects_credentials(options: &DeployOptions) -> Vec<EnvFromSource> {
-    let secret_ref = SecretEnvSource { name: options.objects_secret.clone(), optional: Some(true) };
+pub(crate) fn objects_credentials(secret: &str) -> Vec<EnvFromSource> {
+    let secret_ref = SecretEnvSource { name: secret.to_owned(), optional: Some(true) };
     vec![EnvFromSource { secret_ref: Some(secret_ref), ..EnvFromSource::default() }]
 }
 
-pub(super) fn variable(name: &str, value: &str) -> EnvVar {
+pub(crate) fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
 }
 
-pub(super) fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
+pub(crate) fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
     let selector = SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), optional: None };
     let source = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
 
 /// Returns a variable with the pod's name.
-pub(super) fn pod_name_variable(name: &str) -> EnvVar {
+pub(crate) fn pod_name_variable(name: &str) -> EnvVar {
     let field_ref = ObjectFieldSelector { field_path: "metadata.name".to_owned(), ..ObjectFieldSelector::default() };
     let source = EnvVarSource { field_ref: Some(field_ref), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+}
+
+/// Returns the toleration of nodes that keep other pods away from their devices.
+pub(crate) fn device_toleration(resource: &str) -> Toleration {
+    Toleration {
+        key: Some(resource.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoSchedule".to_owned()),
+        ..Toleration::default()
+    }
 }
 
 /// Returns requests and limits. Memory has the same request and limit, so that a node never promises it twice. The
@@ -110,9 +120,14 @@ pub(super) fn resources(cpu: &str, memory: &str, limits: &[(&str, u32)]) -> Reso
     ResourceRequirements { requests: Some(requests), limits: Some(limited), ..ResourceRequirements::default() }
 }
 
-fn pod_security(options: &DeployOptions, component: Component) -> PodSecurityContext {
+/// Returns the groups of a component besides its own.
+fn supplemental_groups(options: &DeployOptions, component: Component) -> Option<Vec<i64>> {
     let groups = &options.supplemental_groups;
-    let has_groups = component == Component::Worker && !groups.is_empty();
+    (component == Component::Worker && !groups.is_empty()).then(|| groups.clone())
+}
+
+/// Returns the security of pods: no root, and only the usual calls of the system.
+pub(crate) fn pod_security(supplemental_groups: Option<Vec<i64>>) -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
         run_as_user: Some(USER_ID),
@@ -121,12 +136,13 @@ fn pod_security(options: &DeployOptions, component: Component) -> PodSecurityCon
         // Without it, a volume with many files delays every start.
         fs_group_change_policy: Some("OnRootMismatch".to_owned()),
         seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), ..SeccompProfile::default() }),
-        supplemental_groups: has_groups.then(|| groups.clone()),
+        supplemental_groups,
         ..PodSecurityContext::default()
     }
 }
 
-fn container_security() -> SecurityContext {
+/// Returns the security of containers: no capability, and a file system that cannot be written.
+pub(crate) fn container_security() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
@@ -147,19 +163,23 @@ fn spread(options: &DeployOptions, component: Component) -> Vec<TopologySpreadCo
     vec![over("kubernetes.io/hostname"), over("topology.kubernetes.io/zone")]
 }
 
+/// Returns a volume that begins empty and ends with its pod.
+pub(crate) fn empty_volume(name: &str, size: &str) -> Volume {
+    let size_limit = Some(Quantity(size.to_owned()));
+    let empty_dir = Some(EmptyDirVolumeSource { size_limit, ..EmptyDirVolumeSource::default() });
+    Volume { name: name.to_owned(), empty_dir, ..Volume::default() }
+}
+
+/// Returns where a volume is in the pods.
+pub(crate) fn volume_mount(name: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: name.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
+
 fn volumes(options: &DeployOptions) -> Vec<Volume> {
-    let empty = |name: &str, size: &str| Volume {
-        name: name.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            size_limit: Some(Quantity(size.to_owned())),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    };
     let settings = ConfigMapVolumeSource { name: options.name.clone(), ..ConfigMapVolumeSource::default() };
     let mut all = vec![
-        empty("state", &options.cache_size),
-        empty("tmp", "2Gi"),
+        empty_volume("state", &options.cache_size),
+        empty_volume("tmp", "2Gi"),
         Volume { name: "settings".to_owned(), config_map: Some(settings), ..Volume::default() },
     ];
     if let Some(claim) = &options.storage_claim {
@@ -171,17 +191,12 @@ fn volumes(options: &DeployOptions) -> Vec<Volume> {
 }
 
 fn volume_mounts(options: &DeployOptions) -> Vec<VolumeMount> {
-    let mount = |name: &str, path: &str| VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..VolumeMount::default()
-    };
-    let settings = VolumeMount { read_only: Some(true), ..mount("settings", SETTINGS_DIR) };
-    let mut all = vec![mount("state", STATE_DIR), mount("tmp", "/tmp"), settings];
+    let settings = VolumeMount { read_only: Some(true), ..volume_mount("settings", SETTINGS_DIR) };
+    let mut all = vec![volume_mount("state", STATE_DIR), volume_mount("tmp", "/tmp"), settings];
     if options.storage_claim.is_some() {
         all.extend(SHARED_DIRECTORIES.map(|directory| VolumeMount {
             sub_path: Some(directory.to_owned()),
-            ..mount("storage", &format!("{STATE_DIR}/{directory}"))
+            ..volume_mount("storage", &format!("{STATE_DIR}/{directory}"))
         }));
     }
     all

@@ -62,7 +62,7 @@ fn server_container(options: &DeployOptions) -> Container {
     };
     let drain = LifecycleHandler { sleep: Some(SleepAction { seconds: DRAIN_SECONDS }), ..LifecycleHandler::default() };
     Container {
-        env_from: Some(objects_credentials(options)),
+        env_from: Some(objects_credentials(&options.objects_secret)),
         ports: Some(vec![ContainerPort {
             name: Some("http".to_owned()),
             container_port: SERVER_PORT,

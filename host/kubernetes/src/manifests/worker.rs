@@ -1,12 +1,12 @@
 //! The workers, which join the servers.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
-use k8s_openapi::api::core::v1::{Container, PodTemplateSpec, Toleration};
+use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::pod::{
-    PodParts, STATE_DIR, container, objects_credentials, pod_name_variable, pod_template, resources, secret_variable,
-    variable,
+    PodParts, STATE_DIR, container, device_toleration, objects_credentials, pod_name_variable, pod_template, resources,
+    secret_variable, variable,
 };
 use super::{Component, SERVER_PORT, metadata, selector};
 use crate::deploy_options::{DeployOptions, GpuVendor};
@@ -57,7 +57,7 @@ fn worker_container(options: &DeployOptions) -> Container {
     }
     let gpus: Vec<(&str, u32)> = options.gpu.iter().map(|gpu| (gpu.vendor.resource(), gpu.count)).collect();
     Container {
-        env_from: Some(objects_credentials(options)),
+        env_from: Some(objects_credentials(&options.objects_secret)),
         resources: Some(resources(&options.worker_cpu, &options.worker_memory, &gpus)),
         ..container(options, &arguments, env)
     }
@@ -66,10 +66,5 @@ fn worker_container(options: &DeployOptions) -> Container {
 /// Lets the pods run on nodes that keep other pods away from their GPUs.
 fn tolerate_gpu_nodes(options: &DeployOptions, template: &mut PodTemplateSpec) {
     let (Some(gpu), Some(spec)) = (options.gpu, &mut template.spec) else { return };
-    spec.tolerations = Some(vec![Toleration {
-        key: Some(gpu.vendor.resource().to_owned()),
-        operator: Some("Exists".to_owned()),
-        effect: Some("NoSchedule".to_owned()),
-        ..Toleration::default()
-    }]);
+    spec.tolerations = Some(vec![device_toleration(gpu.vendor.resource())]);
 }

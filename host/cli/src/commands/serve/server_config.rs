@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
-use saggar_project::{PROJECT_FILE, ProjectManifest};
+use saggar_project::{KubernetesPoolSection, PROJECT_FILE, ProjectManifest};
 use saggar_serve::RecordingPolicy;
 use saggar_serving::ModelConfig;
 
@@ -27,6 +27,8 @@ pub(super) struct ServerConfig {
     pub(super) models_dir: Option<PathBuf>,
     /// Maximum bytes of everything that is stored.
     pub(super) storage_quota: Option<u64>,
+    /// The pools whose jobs run as Kubernetes Jobs.
+    pub(super) kubernetes_pools: BTreeMap<String, KubernetesPoolSection>,
 }
 
 impl ServerConfig {
@@ -43,6 +45,7 @@ impl ServerConfig {
             recordings: BTreeMap::new(),
             models_dir: args.models.clone(),
             storage_quota: args.storage_quota,
+            kubernetes_pools: BTreeMap::new(),
         };
         let path = match &args.config {
             Some(path) => path.as_path(),
@@ -72,8 +75,14 @@ impl ServerConfig {
             recordings,
             models_dir: self.models_dir.or(beside),
             storage_quota: self.storage_quota.or(manifest.quota.storage),
+            kubernetes_pools: kubernetes_pools(manifest),
         })
     }
+}
+
+fn kubernetes_pools(manifest: &ProjectManifest) -> BTreeMap<String, KubernetesPoolSection> {
+    let pools = manifest.pools.iter();
+    pools.filter_map(|(name, pool)| Some((name.clone(), pool.kubernetes.clone()?))).collect()
 }
 
 fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> SchedulerConfig {
