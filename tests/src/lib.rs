@@ -26,6 +26,7 @@ mod sources;
 mod sweeps;
 mod terminal;
 pub mod webnn;
+pub mod workers;
 
 pub use cgroup::MemoryGroup;
 pub use collector::{CollectedRequest, TraceCollector};

@@ -23,7 +23,8 @@ pub fn child_processes(pid: u32) -> Vec<u32> {
 pub fn worker_processes(pid: u32) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|byte| *byte == 0).any(|word| word == b"worker")
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        words.windows(2).any(|pair| pair == [b"worker".as_slice(), b"attempt".as_slice()])
     };
     child_processes(pid).into_iter().filter(is_worker).collect()
 }

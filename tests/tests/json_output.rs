@@ -8,14 +8,16 @@ use std::process::{Command, Stdio};
 
 use saggar_store::digest::Digest;
 use saggar_tests::onnx::small_model::{external_model, external_weights};
-use saggar_tests::{ServerProcess, binary, guest, plugin, root};
+use saggar_tests::workers::link_shared_directories;
+use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, guest, plugin, root};
 use serde_json::Value;
 
 /// Commands without a JSON document, and why.
-const EXEMPT: [(&str, &str); 3] = [
+const EXEMPT: [(&str, &str); 4] = [
     ("completion", "what it prints is a shell's script"),
     ("dev", "it goes on until it is interrupted"),
     ("serve", "it goes on until it is interrupted"),
+    ("worker join", "it goes on until it is interrupted"),
 ];
 
 /// Returns the commands that a help text lists, before its options.
@@ -283,6 +285,27 @@ fn machine(session: &mut JsonSession<'_>) {
     session.run_all(&["rm steady-1 --yes", "gc --keep-last 1 --yes"]);
 }
 
+/// Commands that need a server whose records are in a database.
+fn workers(session: &mut JsonSession<'_>) {
+    let names = ["worker run", "worker drain"].map(str::to_owned);
+    let Some(database) = PostgresServer::start() else { return session.done.extend(names) };
+    let home = session.place.join("shared");
+    std::fs::create_dir(&home).unwrap();
+    let mut command = Command::new(binary());
+    command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--jobs", "0", "--name", "s", "--home"]);
+    command.arg(&home).env("SAGGAR_DATABASE_URL", database.url());
+    let server = ServerProcess::from_command(command, &home);
+    let mut shared = JsonSession { server: &server, place: session.place, done: BTreeSet::new() };
+    assert_eq!(shared.json("ps --workers")[0]["kind"], "server");
+    assert_eq!(shared.json("worker drain s")[0]["state"], "DRAINING");
+    let job = SteadyJob::with_steps(3).submit(&server);
+    let run = format!("worker run {job} --device cpu --home shared-worker --database {}", database.url());
+    link_shared_directories(&session.place.join("shared-worker"), Some(&home));
+    let ran = shared.json(&run);
+    assert_eq!((&ran["job"], &ran["state"]), (&job.into(), &"SUCCEEDED".into()));
+    session.done.extend(shared.done);
+}
+
 #[test]
 fn every_command_prints_json_with_the_json_flag() {
     let place = tempfile::tempdir().unwrap();
@@ -297,6 +320,7 @@ fn every_command_prints_json_with_the_json_flag() {
     models(&mut session);
     pipelines(&mut session);
     machine(&mut session);
+    workers(&mut session);
     let (expected, exempt) = (commands(), EXEMPT.map(|(name, _)| name));
     assert!(expected.len() > 60 && exempt.iter().all(|name| expected.contains(*name)), "{expected:?}");
     let is_missing = |name: &&String| !session.done.contains(*name) && !exempt.contains(&name.as_str());

@@ -17,6 +17,7 @@ mod inspect;
 mod job;
 mod jobs;
 mod key;
+mod label;
 mod listen_address;
 mod machine;
 mod models;
@@ -34,6 +35,7 @@ mod sweep;
 mod top;
 mod verify;
 mod without;
+mod worker;
 
 use std::path::PathBuf;
 
@@ -61,7 +63,7 @@ pub(crate) use job::{
 pub(crate) use jobs::{JobNamesArgs, LogsArgs, NotebookArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
 pub(crate) use listen_address::ListenAddress;
-pub(crate) use machine::{DoctorArgs, WorkerArgs};
+pub(crate) use machine::DoctorArgs;
 pub(crate) use models::{BundleImportArgs, ImportArgs, ModelExportArgs, ModelPushArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
 pub(crate) use pipeline::{GraphFormat, PipelineCommand, PipelineGraphArgs, PipelineRunArgs, PipelineScheduleArgs};
@@ -73,6 +75,9 @@ pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
 pub(crate) use sweep::{SweepArgs, SweepCommand, SweepMethodArg, SweepStartArgs};
 pub(crate) use top::{TopArgs, TopViewArg};
 pub(crate) use verify::VerifyArgs;
+pub(crate) use worker::{
+    AttemptArgs, WorkerCommand, WorkerDrainArgs, WorkerHostArgs, WorkerJoinArgs, WorkerOfferArgs, WorkerRunArgs,
+};
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -195,6 +200,9 @@ pub(crate) enum CliCommand {
     /// Manage API keys for clients of a server.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Run jobs of a server on other hosts, called workers.
+    #[command(subcommand)]
+    Worker(WorkerCommand),
     /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
     /// Copy a state directory to one file, also while a server uses it.
@@ -231,9 +239,6 @@ pub(crate) enum CliCommand {
     /// Print the devices of this machine (the server starts this).
     #[command(hide = true)]
     Devices,
-    /// Run one attempt of a job (the server starts this).
-    #[command(hide = true)]
-    Worker(WorkerArgs),
     /// Compile the input from standard input, within limits (the server starts this).
     #[command(hide = true, name = compiler::SUBCOMMAND)]
     CompileChild(CompileChildArgs),

@@ -39,3 +39,4 @@ pub(crate) mod top;
 pub(crate) mod upgrade_check;
 pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod worker;

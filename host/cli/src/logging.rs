@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use self::json_layer::JsonLayer;
-use crate::args::{Cli, CliCommand, LogFormat};
+use crate::args::{Cli, CliCommand, LogFormat, WorkerCommand};
 
 /// The crates whose level is chosen. The others log at `warn`, because wgpu and cranelift log much.
 const OWN_CRATES: [&str; 11] = [
@@ -41,19 +41,16 @@ static SERVER_LOG: OnceLock<LineWriter> = OnceLock::new();
 /// says otherwise.
 pub(crate) fn init_logging(cli: &Cli) {
     let level = match (&cli.command, cli.verbose) {
-        (CliCommand::Serve(_), 0) if !cli.quiet => "info",
+        (command, 0) if !cli.quiet && host_format(command).is_some() => "info",
         (_, 0) => "warn",
         (_, 1) => "debug",
         (_, _) => "trace",
     };
     let ours = OWN_CRATES.map(|name| format!("{name}={level}")).join(",");
     let filter = EnvFilter::try_from_env("SAGGAR_LOG").unwrap_or_else(|_| EnvFilter::new(format!("warn,{ours}")));
-    let format = match &cli.command {
-        CliCommand::Serve(serve) => serve.log_format,
-        _ => LogFormat::Text,
-    };
+    let format = host_format(&cli.command).unwrap_or(LogFormat::Text);
     let writer = match &cli.command {
-        CliCommand::Serve(_) => server_log_writer(),
+        command if host_format(command).is_some() => server_log_writer(),
         _ => BoxMakeWriter::new(std::io::stderr),
     };
     let layer = match format {
@@ -64,6 +61,17 @@ pub(crate) fn init_logging(cli: &Cli) {
         }
     };
     tracing_subscriber::registry().with(filter).with(layer).init();
+}
+
+/// Returns the format of the log of a command that runs jobs, or `None` for another command.
+fn host_format(command: &CliCommand) -> Option<LogFormat> {
+    match command {
+        CliCommand::Serve(serve) => Some(serve.log_format),
+        CliCommand::Worker(WorkerCommand::Join(join)) => Some(join.offer.log_format),
+        CliCommand::Worker(WorkerCommand::Host(host)) => Some(host.offer.log_format),
+        CliCommand::Worker(WorkerCommand::Run(run)) => Some(run.host.offer.log_format),
+        _ => None,
+    }
 }
 
 /// Returns the writer of the server's log, or that of other commands if its thread cannot be started.

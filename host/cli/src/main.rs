@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 
-use args::{BenchCommand, Cli, CliCommand, DeployCommand};
+use args::{BenchCommand, Cli, CliCommand, DeployCommand, WorkerCommand};
 use exit::CliError;
 use output::CliOutput;
 use server::ServerAddress;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         CliCommand::Serve(serve) => serve.device != "cpu",
         command => matches!(
             command,
-            CliCommand::Worker(_)
+            CliCommand::Worker(WorkerCommand::Attempt(_))
                 | CliCommand::Doctor(_)
                 | CliCommand::Devices
                 | CliCommand::Bench(BenchCommand::Train(_) | BenchCommand::Infer(_) | BenchCommand::Data(_))
@@ -79,9 +79,17 @@ fn parse_command_line() -> Cli {
     let parsed = command.try_get_matches_from_mut(&arguments);
     let parsed = parsed
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command)));
-    parsed.unwrap_or_else(|error| {
+    parsed.map(name_joined_server).unwrap_or_else(|error| {
         commands::run::help::plugin_help_request(&arguments, &error).unwrap_or_else(|| error.exit())
     })
+}
+
+/// Makes the URL of `saggar worker join` the server of the command.
+fn name_joined_server(mut cli: Cli) -> Cli {
+    if let CliCommand::Worker(WorkerCommand::Join(join)) = &cli.command {
+        cli.host = vec![join.url.clone()];
+    }
+    cli
 }
 
 /// Returns whether a command needs no server. It must not fail because of a bad key or certificate.
@@ -89,7 +97,7 @@ fn is_local(command: &CliCommand) -> bool {
     matches!(
         command,
         CliCommand::Serve(_)
-            | CliCommand::Worker(_)
+            | CliCommand::Worker(WorkerCommand::Attempt(_) | WorkerCommand::Host(_) | WorkerCommand::Run(_))
             | CliCommand::CompileChild(_)
             | CliCommand::Bench(BenchCommand::Train(_) | BenchCommand::Infer(_) | BenchCommand::Diff(_))
             | CliCommand::Key(_)
@@ -134,7 +142,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
     }
     match cli.command {
         CliCommand::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
-        CliCommand::Worker(args) => commands::serve::run_worker(&args),
+        CliCommand::Worker(args) => commands::worker::worker(&args, &client, output),
         CliCommand::CompileChild(args) => Ok(commands::serve::run_compile_child(&args)),
         CliCommand::Devices => commands::devices::devices(output).map(|()| 0),
         CliCommand::Run(args) => commands::run::run(&args, &client, output),

@@ -7,6 +7,9 @@ use std::fmt::Debug;
 
 use thiserror::Error;
 
+/// The environment variable with the settings of a worker's jobs, as JSON.
+pub const WORKER_SETTINGS_VARIABLE: &str = "SAGGAR_WORKER_SETTINGS";
+
 /// A scheduler that starts workers. All functions are called on a thread that may block, and may be called by several
 /// servers at the same time.
 pub trait WorkerEngine: Send + Sync + Debug {

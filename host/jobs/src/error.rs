@@ -19,6 +19,14 @@ pub enum SpecError {
         /// The given name.
         name: String,
     },
+    /// A label of a host that is not valid.
+    #[error("labels: invalid label {name:.80}={value:.80}: expected {} on both sides", saggar_project::LABEL_RULE)]
+    Label {
+        /// The name.
+        name: String,
+        /// The value.
+        value: String,
+    },
     /// A parameter value that the plugin's declaration does not allow.
     #[error("parameters.{name}: expected {expected}, got {got}")]
     Parameter {
@@ -272,6 +280,22 @@ pub enum JobError {
         /// How to list the existing ones.
         hint: String,
     },
+    /// The server's records are its own, so that no worker can join and nothing can be drained.
+    #[error(
+        "this server has no workers, because its records are in its state directory; `saggar serve --database \
+         postgres://USER@HOST/DATABASE` starts a server that workers can join"
+    )]
+    NoWorkers,
+    /// A host of another version asks for the settings of a worker.
+    #[error(
+        "the worker has version {version:.64}, and the server {server}; install the server's version on the worker"
+    )]
+    WorkerVersion {
+        /// The worker's version.
+        version: String,
+        /// The server's version.
+        server: &'static str,
+    },
     /// The server runs no notebooks.
     #[error("this server runs no notebooks; `saggar serve --notebooks 2` allows two at once")]
     NotebooksOff,
@@ -349,6 +373,12 @@ impl JobError {
     pub fn no_schedule(name: &str) -> JobError {
         let hint = "GET /api/v1/schedules lists them".to_owned();
         JobError::NotFound { kind: "schedule", name: name.to_owned(), hint }
+    }
+
+    /// Returns the error for a host that does not exist or is lost.
+    pub fn no_host(name: &str) -> JobError {
+        let hint = "`saggar ps --workers` lists them".to_owned();
+        JobError::NotFound { kind: "host", name: name.to_owned(), hint }
     }
 
     /// Returns whether the server, not the request, is at fault, so that a retry can succeed.

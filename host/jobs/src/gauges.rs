@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use saggar_metrics::MetricHandles;
-use saggar_store::records::JobState;
+use saggar_store::records::{HostState, JobState};
 
 use crate::queue_snapshot::QueueSnapshot;
 use crate::shared::SharedState;
@@ -17,6 +17,13 @@ pub(crate) fn set_queue_gauges(families: &MetricHandles, look: &QueueSnapshot) {
         let running = look.running.iter().filter(|job| job.demand.queue == *name).count();
         families.queue_length.with_label_values(&[name]).set(number(waiting));
         families.queue_running.with_label_values(&[name]).set(number(running));
+    }
+    // Without shared records, the server is the only host.
+    let is_alone = look.hosts.is_empty();
+    for state in HostState::ALL {
+        let alone = usize::from(is_alone && state == HostState::Ready);
+        let count = look.hosts.iter().filter(|host| host.state == state).count() + alone;
+        families.hosts.with_label_values(&[state.name()]).set(number(count));
     }
     let slots = |milli: u64| milli as f64 / 1000.0;
     for (name, pool) in &look.layout.pools {

@@ -1,4 +1,4 @@
-//! Starts workers. The contract of a launcher: the worker runs `saggar worker` with the credentials of the request, on
+//! Starts workers. The contract of a launcher: the worker runs `saggar worker attempt` with the credentials of the request, on
 //! any machine that reaches the server's address and the state directory. It ends when its connection ends, and its
 //! exit code gives the outcome of the attempt ([`crate::protocol`]). [`LocalLauncher`] runs child processes of the
 //! server; a launcher for a cluster would be another implementation.
@@ -55,6 +55,9 @@ pub struct AttemptResources {
     /// Maximum bytes on the device, or `None` for no limit.
     pub gpu_memory_bytes: Option<u64>,
 }
+
+/// The subcommand of `saggar worker` that runs the process of an attempt.
+pub const ATTEMPT_SUBCOMMAND: &str = "attempt";
 
 /// The environment variable with the URL of the records' database, which can contain a password. Workers do not get it.
 pub const DATABASE_URL_VARIABLE: &str = "SAGGAR_DATABASE_URL";

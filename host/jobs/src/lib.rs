@@ -15,6 +15,8 @@ pub mod error;
 mod gateway;
 mod gauges;
 mod held_leases;
+mod host_keeper;
+mod hosts;
 mod job_trace;
 mod key_limits;
 pub mod launcher;
@@ -36,6 +38,7 @@ pub mod scheduler_config;
 mod schedules;
 mod series_pages;
 mod shared;
+mod single_attempt;
 pub mod spec;
 mod step_outputs;
 mod storage_guard;
@@ -65,11 +68,13 @@ pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
 pub use engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 pub use error::{JobError, SchedulerConfigError, SpecError};
+pub use hosts::HostWithJobs;
 pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
 pub use notebooks::{NOTEBOOK_QUEUE, NotebookAddress};
 pub use phases::JobPhase;
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
+pub use single_attempt::SingleAttempt;
 pub use spec::{
     CheckpointEvery, CheckpointSelector, DataMount, DataSource, DataStepFetch, DataStepOutput, DataStepSource,
     DataStepSpec, DataStepVersion, ESTIMATE_FILE, InitFrom, JobSpec, NotebookSpec, PredictionSpec, REPLAY_FILE,

@@ -5,16 +5,20 @@
 //! the first pool of its queue that accepts its device and has enough free; with `spill` off, only the first accepting
 //! pool counts. A job that must wait for slots reserves them, so that jobs that need few slots cannot starve one that
 //! needs many. If no pool has enough free slots, a job can preempt preemptible jobs: those of lower priority, and those
-//! of equal priority if it is not preemptible itself.
+//! of equal priority if it is not preemptible itself. Only one server at a time preempts jobs for a waiting one.
 
 use std::collections::{BTreeMap, HashMap};
 
 use saggar_clock::UnixMillis;
-use saggar_store::records::{ActiveJob, JobState, QueuedJob, ServerIdentity, StateReason, UsageTotal};
+use saggar_store::records::{
+    ActiveJob, HostOffer, HostRecord, JobState, QueuedJob, ROOM_CLAIM_MS, RoomClaim, ServerIdentity, StateReason,
+    UsageTotal,
+};
 
 use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 use crate::spec::OVER_BUDGET;
 
+mod host_match;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +33,10 @@ pub struct PlacementInput<'a> {
     pub running: &'a [ActiveJob],
     /// This server.
     pub server: &'a ServerIdentity,
+    /// What this host offers.
+    pub host: &'a HostOffer,
+    /// All hosts of the records, for the reasons of waits. Can be empty.
+    pub hosts: &'a [HostRecord],
     /// The earlier resource usage.
     pub spent: &'a [UsageTotal],
     /// The current time.
@@ -133,9 +141,9 @@ impl<'a> SlotLedger<'a> {
             if let Some(free) = floor.free.get_mut(job.pool.as_str()) {
                 *free = free.saturating_sub(slots);
             }
-            if job.state == JobState::Stopping {
+            if job.state == JobState::Stopping || job.orders.preempt.is_some() {
                 *floor.releasing.entry(&job.pool).or_default() += slots;
-            } else if job.demand.preemptible && !is_engines {
+            } else if job.demand.preemptible {
                 floor.evictable.push(job);
             }
         }
@@ -170,30 +178,10 @@ impl<'a> SlotLedger<'a> {
         if let Some(outcome) = self.check_quotas(job, queue, situation) {
             return outcome;
         }
-        let mut pools = queue.pools.iter().filter_map(|name| {
-            let (name, pool) = situation.layout.pools.get_key_value(name)?;
-            pool.accepts_device(&demand.device).then_some((name.as_str(), pool))
-        });
-        let pools: Vec<(&'a str, &'a SlotPool)> =
-            if queue.spill { pools.collect() } else { pools.next().into_iter().collect() };
-        let large_enough: Vec<(&'a str, &'a SlotPool)> =
-            pools.iter().copied().filter(|(_, pool)| pool.slots_milli >= demand.slots_milli).collect();
-        if pools.is_empty() {
-            return waiting_for(
-                "NO_SUCH_DEVICE",
-                format!("no pool of queue {} takes device {}", demand.queue, demand.device),
-            );
+        match host_match::pools_on_host(job, queue, situation) {
+            Ok(pools) => self.place_in_pools(job, &pools, situation),
+            Err((code, sentence)) => waiting_for(code, sentence),
         }
-        if large_enough.is_empty() {
-            let most = pools.iter().map(|(_, pool)| pool.slots_milli).max().unwrap_or(0);
-            let sentence = format!(
-                "it needs {} slots, and its pools have at most {}",
-                format_slots(demand.slots_milli),
-                format_slots(most)
-            );
-            return waiting_for("INSUFFICIENT_GPU", sentence);
-        }
-        self.place_in_pools(job, &large_enough, situation)
     }
 
     /// Returns a wait if a limit keeps the job from running.
@@ -245,6 +233,10 @@ impl<'a> SlotLedger<'a> {
                 self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
                 return JobPlacement::Start { pool: name.to_owned(), device: pool.device_for(&job.demand.device) };
             }
+        }
+        if let Some(room) = job.room.as_ref().filter(|room| is_made_elsewhere(room, situation)) {
+            let host = host_match::host_name(&room.server_id, situation.hosts);
+            return waiting_for("WAITING_FOR_SLOT", format!("a job of {host} makes room for it"));
         }
         for &(name, _) in pools {
             if let Some(evict) = self.victims(job, name) {
@@ -298,6 +290,12 @@ impl<'a> SlotLedger<'a> {
         }
         (room >= job.demand.slots_milli).then_some(victims)
     }
+}
+
+/// Returns whether another server makes room for a job. If the clock was set back, its claim counts as over.
+fn is_made_elsewhere(room: &RoomClaim, situation: &PlacementInput<'_>) -> bool {
+    let left_ms = room.until_ms.saturating_sub(situation.now_ms);
+    room.server_id != situation.server.id && left_ms > 0 && left_ms <= ROOM_CLAIM_MS
 }
 
 /// Returns whether a job can preempt a running preemptible one.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saggar_store::records::{ActiveJob, JobRecords, QueuedJob, ServerIdentity, UsageTotal};
+use saggar_store::records::{ActiveJob, HostOffer, HostRecord, JobRecords, QueuedJob, ServerIdentity, UsageTotal};
 
 use crate::error::JobError;
 use crate::placement::{self, PlacementDecision, PlacementInput};
@@ -17,6 +17,9 @@ pub(crate) struct QueueSnapshot {
     spent: Vec<UsageTotal>,
     now_ms: u64,
     server: ServerIdentity,
+    host: Arc<HostOffer>,
+    /// All hosts of shared records; empty if there is one server.
+    pub(crate) hosts: Vec<HostRecord>,
 }
 
 impl QueueSnapshot {
@@ -31,10 +34,12 @@ impl QueueSnapshot {
             let layout = limits.reload_scheduler_config();
             let waiting = records.queued_jobs()?;
             let spent = if layout.limits_usage() { records.usage_totals()? } else { Vec::new() };
-            Ok((layout, waiting, records.active_jobs()?, spent))
+            let hosts = if records.is_shared() { records.hosts()? } else { Vec::new() };
+            Ok((layout, waiting, records.active_jobs()?, spent, hosts))
         };
-        let (layout, waiting, running, spent) = shared.with_records(read).await?;
-        Ok(QueueSnapshot { layout, waiting, running, spent, now_ms, server: shared.server().clone() })
+        let (layout, waiting, running, spent, hosts) = shared.with_records(read).await?;
+        let (server, host) = (shared.server().clone(), shared.host_offer());
+        Ok(QueueSnapshot { layout, waiting, running, spent, now_ms, server, host, hosts })
     }
 
     /// Returns the snapshot as the input of [`placement`].
@@ -46,6 +51,8 @@ impl QueueSnapshot {
             spent: &self.spent,
             now_ms: self.now_ms,
             server: &self.server,
+            host: &self.host,
+            hosts: &self.hosts,
         }
     }
 

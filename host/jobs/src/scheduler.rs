@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_store::records::{ClaimedJob, JobRecords, PlacedClaim, PlacedJob, PlacementState, QueuedJob, StateReason};
+use saggar_store::records::{
+    ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
+    PlacementState, QueuedJob, StateReason,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -14,6 +17,7 @@ use crate::attempt_control::AttemptControl;
 use crate::engine_jobs;
 use crate::error::JobError;
 use crate::gauges;
+use crate::host_keeper;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
 use crate::queue_snapshot::QueueSnapshot;
@@ -23,7 +27,7 @@ use crate::spec::{OVER_BUDGET, PREEMPTED};
 use crate::supervisor::supervise_attempt;
 
 /// How often the queue is read without a notification, because another process may have changed it.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs jobs until `shutdown` is true; then asks the running ones to save their state and waits for them.
 pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch::Receiver<bool>) {
@@ -33,13 +37,16 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     if shared.records.is_shared() {
         leases.spawn(lease_keeper::renew_leases(Arc::clone(&shared)));
         leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
+        leases.spawn(host_keeper::keep_registered(Arc::clone(&shared)));
     }
     if !shared.scheduler_config().engine_pools.is_empty() {
         leases.spawn(engine_jobs::follow_engine_jobs(Arc::clone(&shared)));
     }
     let mut look = tokio::time::interval(POLL_INTERVAL);
     while !*shutdown.borrow() {
-        schedules::submit_due_jobs(&shared).await;
+        if shared.host_offer().kind == HostKind::Server {
+            schedules::submit_due_jobs(&shared).await;
+        }
         match QueueSnapshot::take(&shared).await {
             Ok(look) => {
                 gauges::set_queue_gauges(&shared.metrics.families, &look);
@@ -63,6 +70,10 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     while let Some(ended) = supervisors.join_next().await {
         log_panic(ended);
     }
+    if shared.records.is_shared() {
+        drop(leases);
+        host_keeper::unregister(&shared).await;
+    }
 }
 
 /// Applies the decisions about a snapshot.
@@ -71,36 +82,16 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
     let decisions = look.decisions();
-    let starts_here = |decision: &PlacementDecision| match decision {
+    let changes = |decision: &PlacementDecision| match decision {
         PlacementDecision::Start { pool, .. } => !look.layout.engine_pools.contains(pool),
-        PlacementDecision::Wait { .. } => false,
+        PlacementDecision::Wait { evict, .. } => !evict.is_empty(),
     };
-    if decisions.iter().any(starts_here) {
+    if decisions.iter().any(changes) {
         match claim_jobs(shared).await {
             Ok(claims) => claims.into_iter().for_each(|(claim, device)| {
-                // The control channel exists before the attempt begins, because a shutdown can come in between.
-                let (orders, receiver) =
-                    watch::channel(AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() });
-                shared.running_attempts().insert(claim.job.id.clone(), orders);
-                shared.leases.add(claim.lease.clone());
-                supervisors.spawn(run_attempt(Arc::clone(shared), claim, device, receiver));
+                supervisors.spawn(start_attempt(shared, claim, device));
             }),
             Err(error) => tracing::error!(%error, "jobs cannot be claimed; trying again"),
-        }
-    }
-    for (job, verdict) in look.waiting.iter().zip(decisions) {
-        match verdict {
-            PlacementDecision::Start { .. } => {}
-            PlacementDecision::Wait { evict, .. } => {
-                for id in evict {
-                    // This text is in the record and the log of the preempted job, whose readers may not see other
-                    // projects; the server's log has the name.
-                    let is_kin = look.running.iter().any(|other| other.id == id && other.project == job.project);
-                    let name = if is_kin { &job.name } else { REDACTED_JOB_NAME };
-                    tracing::info!(job = id, waiting = job.name, "preempted for another job");
-                    shared.request_requeue(&id, StateReason::new(PREEMPTED, format!("made room for {name}")));
-                }
-            }
         }
     }
 }
@@ -111,27 +102,42 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// Places and claims the jobs that can start now, in one transaction, so that no other server starts one of them or exceeds
-/// a limit. Returns each with its device.
+/// Places and claims the jobs that can start now, and orders preemptions, in one transaction: no other server starts one of
+/// them, exceeds a limit, or preempts jobs for the same waiting one. The orders reach the attempts through their records.
+/// Returns each started job with its device.
 async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String)>, JobError> {
-    let (now_ms, server) = (shared.clock.now_ms(), shared.server().clone());
     // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
     let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
+    claim_among(shared, |_| true, move |job| !ending.contains(&job.id)).await
+}
+
+/// Places the waiting jobs that `is_considered` accepts, and claims those of them that `can_start` accepts.
+pub(crate) async fn claim_among(
+    shared: &Arc<SharedState>,
+    is_considered: impl Fn(&QueuedJob) -> bool + Send + 'static,
+    can_start: impl Fn(&QueuedJob) -> bool + Send + 'static,
+) -> Result<Vec<(ClaimedJob, String)>, JobError> {
+    let (now_ms, server, host) = (shared.clock.now_ms(), shared.server().clone(), shared.host_offer());
     let config = shared.scheduler_config();
     let claim = move |records: &dyn JobRecords| {
-        let place = |state: &PlacementState| -> Vec<PlacedJob> {
+        let place = |state: &PlacementState| -> JobPlacements {
             let PlacementState { waiting, running, spent } = state;
-            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server: &server };
-            let decisions = placement::place_jobs(&input);
-            let start = |(job, decision): (&QueuedJob, PlacementDecision)| match decision {
-                PlacementDecision::Start { pool, .. }
-                    if !ending.contains(&job.id) && !config.engine_pools.contains(&pool) =>
-                {
-                    Some(PlacedJob { id: job.id.clone(), pool })
+            let waiting: Vec<QueuedJob> = waiting.iter().filter(|job| is_considered(job)).cloned().collect();
+            let (waiting, server, host) = (&waiting[..], &server, &*host);
+            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server, host, hosts: &[] };
+            let mut placements = JobPlacements::default();
+            for (job, decision) in waiting.iter().zip(placement::place_jobs(&input)) {
+                match decision {
+                    PlacementDecision::Start { pool, .. } if can_start(job) && !config.engine_pools.contains(&pool) => {
+                        placements.start.push(PlacedJob { id: job.id.clone(), pool });
+                    }
+                    PlacementDecision::Start { .. } => {}
+                    PlacementDecision::Wait { evict, .. } => {
+                        placements.preempt.extend(evict.into_iter().map(|id| preemption(id, job, running)));
+                    }
                 }
-                PlacementDecision::Start { .. } | PlacementDecision::Wait { .. } => None,
-            };
-            waiting.iter().zip(decisions).filter_map(start).collect()
+            }
+            placements
         };
         records.claim_placed(&server, config.limits_usage(), &place, now_ms)
     };
@@ -142,6 +148,29 @@ async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String
         (claim, device)
     };
     Ok(shared.with_records(claim).await?.into_iter().map(device).collect())
+}
+
+/// Returns the preemption of a running job for a waiting one. The reason is in the record and the log of the preempted job,
+/// whose readers may not see other projects.
+fn preemption(id: String, waiting: &QueuedJob, running: &[ActiveJob]) -> PlacedPreemption {
+    let is_kin = running.iter().any(|other| other.id == id && other.project == waiting.project);
+    let name = if is_kin { &waiting.name } else { REDACTED_JOB_NAME };
+    let reason = StateReason::new(PREEMPTED, format!("made room for {name}"));
+    PlacedPreemption { id, waiting: waiting.id.clone(), reason }
+}
+
+/// Returns the future of a claimed attempt, to be spawned.
+pub(crate) fn start_attempt(
+    shared: &Arc<SharedState>,
+    claim: ClaimedJob,
+    device: String,
+) -> impl Future<Output = ()> + Send + use<> {
+    // The control channel exists before the attempt begins, because a shutdown can come in between.
+    let control = AttemptControl { pause: claim.job.pause.clone(), ..AttemptControl::default() };
+    let (orders, receiver) = watch::channel(control);
+    shared.running_attempts().insert(claim.job.id.clone(), orders);
+    shared.leases.add(claim.lease.clone());
+    run_attempt(Arc::clone(shared), claim, device, receiver)
 }
 
 async fn run_attempt(
@@ -158,7 +187,7 @@ async fn run_attempt(
 }
 
 /// Forwards stop requests, orders and pauses to supervisors. Another process can give them through the records alone.
-async fn forward_stop_requests(shared: &Arc<SharedState>) {
+pub(crate) async fn forward_stop_requests(shared: &Arc<SharedState>) {
     let ids: Vec<String> = shared.running_attempts().keys().cloned().collect();
     for id in ids {
         let asked = id.clone();

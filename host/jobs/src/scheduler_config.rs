@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use saggar_project::is_valid_name;
+use saggar_store::records::{HostLabels, HostOffer, HostReserve};
+
 use crate::error::SchedulerConfigError;
 use crate::limits::SLOTS_MAX;
 use crate::notebooks::NOTEBOOK_QUEUE;
-use saggar_project::is_valid_name;
 
 /// The queue that exists without any configuration.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -19,6 +21,10 @@ pub struct SlotPool {
     pub device: Option<String>,
     /// Thousandths of slots that jobs can hold together.
     pub slots_milli: u32,
+    /// The labels that a host must have to offer these slots.
+    pub labels: HostLabels,
+    /// The jobs that the pool is reserved for.
+    pub reserve: HostReserve,
 }
 
 /// A queue of jobs that wait for the same pools.
@@ -59,7 +65,7 @@ pub struct SchedulerConfig {
 impl SchedulerConfig {
     /// Returns a configuration with one queue, whose jobs run on the devices that they request, `slots` at once.
     pub fn single_queue(slots: u32) -> SchedulerConfig {
-        let any = SlotPool { device: None, slots_milli: slots.saturating_mul(1000) };
+        let any = SlotPool::new(None, slots.saturating_mul(1000));
         let queue = JobQueue { pools: vec![ANY_POOL.to_owned()], spill: true, max_running_jobs: None };
         SchedulerConfig {
             pools: BTreeMap::from([(ANY_POOL.to_owned(), any)]),
@@ -89,10 +95,31 @@ impl SchedulerConfig {
         self.projects.values().chain(self.owners.values()).any(|quota| quota.gpu_seconds.is_some())
     }
 
+    /// Returns the thousandths of slots that a host offers to jobs: those of the pools whose labels and device it has.
+    pub fn slots_offered(&self, host: &HostOffer) -> u32 {
+        let is_offered = |(name, pool): &(&String, &SlotPool)| {
+            *name != NOTEBOOK_QUEUE
+                && !self.engine_pools.contains(*name)
+                && host.missing_labels(&pool.labels).is_empty()
+                && pool.device.as_deref().is_none_or(|device| host.has_device(device))
+        };
+        self.pools.iter().filter(is_offered).fold(0, |sum, (_, pool)| sum.saturating_add(pool.slots_milli))
+    }
+
     /// Adds a pool, replacing one of the same name.
     pub fn with_pool(mut self, name: &str, device: Option<&str>, slots: f64) -> SchedulerConfig {
-        let pool = SlotPool { device: device.map(str::to_owned), slots_milli: (slots * 1000.0).round() as u32 };
+        let pool = SlotPool::new(device.map(str::to_owned), (slots * 1000.0).round() as u32);
         self.pools.insert(name.to_owned(), pool);
+        self
+    }
+
+    /// Sets the labels that a host must have to offer a pool's slots, and the jobs that the pool is reserved for. Does nothing
+    /// if there is no such pool.
+    #[must_use]
+    pub fn with_pool_rules(mut self, name: &str, labels: HostLabels, reserve: HostReserve) -> SchedulerConfig {
+        if let Some(pool) = self.pools.get_mut(name) {
+            (pool.labels, pool.reserve) = (labels, reserve);
+        }
         self
     }
 
@@ -141,6 +168,11 @@ impl SchedulerConfig {
 }
 
 impl SlotPool {
+    /// Returns a pool of every host, for every job.
+    pub fn new(device: Option<String>, slots_milli: u32) -> SlotPool {
+        SlotPool { device, slots_milli, labels: HostLabels::new(), reserve: HostReserve::None }
+    }
+
     /// Returns whether a job that requests `device` can run in this pool.
     pub fn accepts_device(&self, device: &str) -> bool {
         match (&self.device, device) {
@@ -162,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_pool_accepts_the_devices_that_it_has() {
-        let pool = |device: Option<&str>| SlotPool { device: device.map(str::to_owned), slots_milli: 1000 };
+        let pool = |device: Option<&str>| SlotPool::new(device.map(str::to_owned), 1000);
         for (own, asked, takes) in [
             (None, "vulkan:3", true),
             (Some("cpu"), "auto", true),

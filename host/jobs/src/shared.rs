@@ -11,7 +11,7 @@ use saggar_clock::{Clock, UnixMillis};
 use saggar_fetch::FetchPolicy;
 use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
 use saggar_store::error::{RecordError, StoreError};
-use saggar_store::records::{JobOrders, JobRecords, ServerIdentity, StateReason};
+use saggar_store::records::{HostOffer, JobOrders, JobRecords, ServerIdentity, StateReason};
 use saggar_store::{AccessRights, JobFiles, KeyFile};
 use saggar_telemetry::SpanTracer;
 use tokio::sync::{Notify, watch};
@@ -24,7 +24,7 @@ use crate::gateway::WorkerGateway;
 use crate::held_leases::HeldLeases;
 use crate::key_limits::KeyLimits;
 use crate::launcher::WorkerLauncher;
-use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
+use crate::limits::{SERIES_RETENTION_TIME, STOP_GRACE, WORKER_SILENCE_MAX};
 use crate::notebooks::RunningNotebooks;
 use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
@@ -64,6 +64,14 @@ pub(crate) struct SharedState {
     pub(crate) leases: HeldLeases,
     /// The engines of pools, and what they say about waiting jobs.
     pub(crate) engines: EnginePools,
+    host: Mutex<Arc<HostOffer>>,
+    /// Notified when the host offers something else.
+    pub(crate) host_changed: Notify,
+    /// Whether the host is drained: it takes no jobs and runs none.
+    pub(crate) drained: watch::Sender<bool>,
+    stop_grace: OnceLock<Duration>,
+    /// When this state was created.
+    pub(crate) created_ms: UnixMillis,
     server: OnceLock<ServerIdentity>,
     changed: watch::Sender<u64>,
 }
@@ -83,6 +91,7 @@ impl SharedState {
         let room = Mutex::default();
         let (closing, resolver, effects) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
         let worker_silence_max = OnceLock::new();
+        let created_ms = clock.now_ms();
         SharedState {
             records,
             clock,
@@ -107,6 +116,11 @@ impl SharedState {
             notebooks: RunningNotebooks::default(),
             leases: HeldLeases::default(),
             engines: EnginePools::default(),
+            host: Mutex::default(),
+            host_changed: Notify::new(),
+            drained: watch::Sender::new(false),
+            stop_grace: OnceLock::new(),
+            created_ms,
             server: OnceLock::new(),
             changed,
         }
@@ -185,6 +199,27 @@ impl SharedState {
     /// Returns which of several servers this is. All fields are empty if it is the only one.
     pub(crate) fn server(&self) -> &ServerIdentity {
         self.server.get_or_init(ServerIdentity::default)
+    }
+
+    /// Sets what this host offers to jobs.
+    pub(crate) fn set_host_offer(&self, offer: HostOffer) {
+        *self.host.lock() = Arc::new(offer);
+        self.host_changed.notify_one();
+    }
+
+    /// Returns what this host offers to jobs.
+    pub(crate) fn host_offer(&self) -> Arc<HostOffer> {
+        Arc::clone(&self.host.lock())
+    }
+
+    /// Sets the maximum time for workers to save their state. Only the first call has an effect.
+    pub(crate) fn set_stop_grace(&self, max: Duration) {
+        let _ = self.stop_grace.set(max);
+    }
+
+    /// Returns the maximum time for a worker to save its state after a stop request.
+    pub(crate) fn stop_grace(&self) -> Duration {
+        self.stop_grace.get().copied().unwrap_or(STOP_GRACE)
     }
 
     /// Accepts workers on `listener`. Only the first call has an effect.

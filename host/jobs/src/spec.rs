@@ -16,7 +16,7 @@ mod validate;
 
 use saggar_compile::DisabledOptimizations;
 use saggar_store::checkpoint::BestMetric;
-use saggar_store::records::SchedulingRequest;
+use saggar_store::records::{HostLabels, SchedulingRequest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,9 @@ pub struct JobSpec {
     /// The device: `auto`, `cpu`, `gpu`, or a device's name.
     #[serde(default = "default_device")]
     pub device: String,
+    /// The labels that its host must have: `gpu = a100`.
+    #[serde(default, skip_serializing_if = "HostLabels::is_empty")]
+    pub labels: HostLabels,
     /// Slots of its pool: a whole number, or a fraction of one such as 0.25.
     #[serde(default = "default_slots", skip_serializing_if = "is_one")]
     #[schemars(range(min = 0.001, max = 64))]
@@ -232,6 +235,7 @@ impl JobSpec {
             data: Vec::new(),
             init_from: None,
             device: default_device(),
+            labels: HostLabels::new(),
             gpu_slots: default_slots(),
             seed: 0,
             checkpoint_every: CheckpointEvery::default(),
@@ -290,6 +294,7 @@ impl JobSpec {
             preemptible: self.preemptible,
             device: self.device.clone(),
             slots_milli: (self.gpu_slots * 1000.0).round() as u32,
+            labels: self.labels.clone(),
         }
     }
 }

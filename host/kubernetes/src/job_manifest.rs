@@ -39,6 +39,8 @@ const CACHE_SIZE: &str = "20Gi";
 pub struct KubernetesJobSettings {
     /// The pool's settings.
     pub pool: KubernetesPoolSection,
+    /// The labels of the pool, which its workers offer.
+    pub labels: BTreeMap<String, String>,
     /// Further variables of the workers, such as `SAGGAR_OBJECTS`. They contain no secrets.
     pub variables: BTreeMap<String, String>,
 }
@@ -92,11 +94,13 @@ impl KubernetesJobSettings {
 
     fn container(&self, request: &EngineRequest) -> Container {
         let pool = &self.pool;
-        let arguments = ["worker", "run", request.job.as_str()];
+        let mut arguments = ["worker", "run", request.job.as_str()].map(str::to_owned).to_vec();
+        arguments
+            .extend(self.labels.iter().flat_map(|(name, value)| ["--label".to_owned(), format!("{name}={value}")]));
         Container {
             name: CONTAINER.to_owned(),
             image: Some(pool.image.clone()),
-            args: Some(arguments.map(str::to_owned).to_vec()),
+            args: Some(arguments),
             env: Some(self.env()),
             env_from: Some(objects_credentials(&pool.objects_secret)),
             resources: Some(self.resources()),
@@ -190,7 +194,8 @@ mod tests {
 
     fn job(pool: KubernetesPoolSection) -> Value {
         let variables = BTreeMap::from([("SAGGAR_OBJECTS".to_owned(), "s3://models/saggar".to_owned())]);
-        serde_json::to_value(KubernetesJobSettings { pool, variables }.job(&request())).unwrap()
+        let labels = BTreeMap::from([("gpu".to_owned(), "a100".to_owned())]);
+        serde_json::to_value(KubernetesJobSettings { pool, labels, variables }.job(&request())).unwrap()
     }
 
     #[test]
@@ -202,7 +207,7 @@ mod tests {
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!((&pod["restartPolicy"], &pod["terminationGracePeriodSeconds"]), (&json!("Never"), &json!(30)));
         let container = &pod["containers"][0];
-        assert_eq!(container["args"], json!(["worker", "run", "digits-7"]));
+        assert_eq!(container["args"], json!(["worker", "run", "digits-7", "--label", "gpu=a100"]));
         let secret = json!({ "secretKeyRef": { "key": "url", "name": "saggar-database" } });
         let env = container["env"].as_array().unwrap();
         assert!(env.contains(&json!({ "name": "SAGGAR_DATABASE_URL", "valueFrom": secret })), "{env:?}");

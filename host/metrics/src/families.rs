@@ -123,6 +123,7 @@ families! {
     queue_running: IntGaugeVec("saggar_queue_running_jobs", "Running jobs of a queue.", ["queue"]);
     pool_slots: GaugeVec("saggar_pool_slots", "Slots of a pool.", ["pool"]);
     pool_slots_used: GaugeVec("saggar_pool_slots_used", "Slots of a pool that jobs hold; divided by its slots, its utilization.", ["pool"]);
+    hosts: IntGaugeVec("saggar_hosts", "Servers and workers of the records, by state.", ["state"]);
 
     pipeline_running_runs: IntGaugeVec("saggar_pipeline_running_runs", "Pipeline runs that are not over.", []);
     pipeline_runs_finished: IntCounterVec("saggar_pipeline_runs_finished_total", "Pipeline runs that ended, by final state.", ["pipeline", "state"]);

@@ -36,7 +36,7 @@ pub use manifest::{
     RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode,
     TaskSection, project_name,
 };
-pub use name::is_valid_name;
+pub use name::{LABEL_RULE, is_label, is_valid_name};
 pub use parameter::{ParameterDeclaration, ParameterType};
 pub use pipeline::{
     ConditionError, ConditionState, OutputType, ParameterError, PipelinePlan, PipelineStep, PlaceholderReference,

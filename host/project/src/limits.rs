@@ -14,6 +14,8 @@ pub const KEEP_LAST_MAX: u32 = 10_000;
 pub const PRIORITY_MAX: u32 = 100;
 /// Worker processes that train one job together.
 pub const REPLICAS_MAX: u32 = 64;
+/// Labels of a job, a pool or a host.
+pub const LABELS_MAX: usize = 32;
 /// Slots of a pool, and slots of one job.
 pub const SLOTS_MAX: u32 = 64;
 /// Concurrent jobs of a queue or a project.

@@ -9,6 +9,15 @@ pub fn is_valid_name(name: &str) -> bool {
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
+/// What the name and the value of a label must be.
+pub const LABEL_RULE: &str = "1 to 63 letters, digits, '.', '_', '-' and '/'";
+
+/// Returns whether a text can be the name or the value of a host's label, such as `gpu` or `a100`.
+pub fn is_label(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    (1..=NAME_LETTERS_MAX).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
 /// Converts `text` to a valid name; invalid characters become `-`.
 pub(crate) fn sanitize_name(text: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {

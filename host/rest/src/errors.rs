@@ -148,6 +148,8 @@ error_codes! {
     NotebookToken = "notebook_token",
     /// The server runs no notebooks.
     NotebooksOff = "notebooks_off",
+    /// The server's records are its own, so that no worker can join.
+    NoWorkers = "no_workers",
     /// The device's memory is exhausted.
     OutOfMemory = "out_of_memory",
     /// The plugin failed.

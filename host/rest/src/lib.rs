@@ -42,6 +42,7 @@ pub mod secrets;
 pub mod server;
 pub mod sweeps;
 pub mod tfs;
+pub mod workers;
 
 /// The pattern of a SHA-256 as text.
 pub const SHA256_PATTERN: &str = "^[0-9a-f]{64}$";

@@ -29,6 +29,7 @@ function runWords(spec, plugin) {
     ...option('--queue', spec.queue),
     ...option('--priority', spec.priority),
     ...(spec.preemptible ? ['--preemptible'] : []),
+    ...Object.entries(spec.labels ?? {}).flatMap(([name, value]) => ['--label', `${name}=${value}`]),
     ...option('--retry', spec.retry),
     ...option('--max-runtime', spec.max_runtime_seconds && time(spec.max_runtime_seconds)),
     ...option('--idle-timeout', spec.notebook?.idle_timeout_seconds && time(spec.notebook.idle_timeout_seconds)),

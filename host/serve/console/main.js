@@ -16,6 +16,7 @@ import { overviewPage } from './overview.js';
 import { pipelinesPage } from './pipelines.js';
 import { playgroundPage } from './playground.js';
 import { sweepsPage } from './sweeps.js';
+import { workersPage } from './workers.js';
 
 /** Each page by the first part of its place: the link that it belongs to, its title, and what shows it for the other parts. */
 const PAGES = {
@@ -39,6 +40,7 @@ const PAGES = {
   pipelines: ['pipelines', ([name]) => name || 'Pipelines', (root, [name = '']) => pipelinesPage(root, name, live)],
   datasets: ['datasets', () => 'Datasets', (root, [name = '']) => datasetsPage(root, name, live)],
   devices: ['devices', () => 'Devices', (root) => devicesPage(root, live)],
+  workers: ['workers', () => 'Workers', (root) => workersPage(root, live)],
 };
 
 const main = document.getElementById('main');

@@ -9,6 +9,8 @@ export const STATES = ['QUEUED', 'STARTING', 'RUNNING', 'STOPPING', 'SUCCEEDED',
 const LOOKS = {
   QUEUED: 'queued', STARTING: 'loading', RUNNING: 'loading', STOPPING: 'draining', SUCCEEDED: 'ready', FAILED: 'failed',
   CANCELLED: 'cancelled', TIMED_OUT: 'failed', PREEMPTED: 'cut', INTERRUPTED: 'cut',
+  // Hosts.
+  READY: 'ready', DRAINING: 'draining', LOST: 'failed',
   // Steps of pipelines, and trials of sweeps.
   PENDING: 'queued', WAITING: 'cut', SKIPPED: 'cancelled', PAUSED: 'queued', COMPLETED: 'ready', STOPPED: 'cancelled',
 };

@@ -39,3 +39,4 @@ pub(crate) mod version_detail;
 pub(crate) mod version_graph;
 pub(crate) mod versions;
 mod visible_job;
+pub(crate) mod workers;

@@ -7,6 +7,7 @@ use saggar_fetch::{RemoteFetcher, UrlPrefix};
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
+use saggar_rest::workers::WorkerSettingsDocument;
 use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionSampler, RequestMemoryBudget};
 use saggar_store::ExternalRunStore;
 use saggar_store::dataset::DatasetStore;
@@ -76,6 +77,9 @@ pub struct AppParts {
     pub mlflow_ui: Option<PathBuf>,
     /// Draws predictions to be recorded.
     pub sampler: Option<Arc<dyn PredictionSampler>>,
+    /// The settings of hosts that join the server's workers, without pools, queues and limits; `None` if no other host can
+    /// use its records.
+    pub join_settings: Option<WorkerSettingsDocument>,
     /// The access log and the traces of requests.
     pub observer: RequestObserver,
 }

@@ -115,6 +115,12 @@ pub enum AuditAction {
     KeyCreate,
     /// A key was revoked.
     KeyRevoke,
+    /// A host was given the settings of a worker.
+    WorkerJoin,
+    /// A host was drained.
+    WorkerDrain,
+    /// A drained host was allowed to take jobs again.
+    WorkerResume,
 }
 
 impl AuditAction {
@@ -167,6 +173,9 @@ impl AuditAction {
             AuditAction::PredictionCancel => "prediction.cancel",
             AuditAction::KeyCreate => "key.create",
             AuditAction::KeyRevoke => "key.revoke",
+            AuditAction::WorkerJoin => "worker.join",
+            AuditAction::WorkerDrain => "worker.drain",
+            AuditAction::WorkerResume => "worker.resume",
         }
     }
 }
@@ -241,7 +250,7 @@ impl AuditLog {
     }
 
     /// Records an action of a job or a schedule, performed or refused.
-    pub(crate) fn record_effect(&self, effect: &JobEffect) {
+    pub fn record_effect(&self, effect: &JobEffect) {
         let actor = Actor::from_rights(&effect.rights);
         let result = if effect.is_done { "ok" } else { "refused" };
         let (subject, project) = ((effect.thing.as_str(), effect.detail.as_str()), Some(effect.project.as_str()));

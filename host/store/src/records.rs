@@ -18,6 +18,7 @@ use crate::error::RecordError;
 mod annotation;
 mod document;
 pub(crate) mod field_rules;
+mod host;
 pub mod id;
 mod job;
 mod lease;
@@ -38,16 +39,20 @@ mod tests;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use document::{DocumentRecords, RecordedDocument};
+pub use host::{
+    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostLabels, HostOffer, HostRecord, HostRecords, HostReserve, HostState,
+    format_labels,
+};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacementState, ServerIdentity,
+    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
+    PlacedJob, PlacedPreemption, PlacementState, ROOM_CLAIM_MS, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
-pub use orders::{JobOrder, JobOrders};
+pub use orders::{JobOrder, JobOrders, RoomClaim};
 pub use pause::{PAUSED, PausePoint, PauseStep};
 pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
@@ -151,7 +156,7 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + DocumentRecords {
+pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + HostRecords + DocumentRecords {
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

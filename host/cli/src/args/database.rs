@@ -21,6 +21,13 @@ pub(crate) struct DatabaseArgs {
     pub(crate) name: Option<String>,
 }
 
+impl DatabaseArgs {
+    /// Returns whether a database is given. An empty variable counts as absent.
+    pub(crate) fn is_set(&self) -> bool {
+        self.database.as_ref().is_some_and(|url| !url.is_empty())
+    }
+}
+
 /// The URL of a database. Its `Debug` text does not contain it, because it can contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseUrl(String);

@@ -38,6 +38,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
             "schedule",
             "sweep",
             "notebook",
+            "worker",
         ],
     ),
     ("Data", &["data"]),
@@ -63,7 +64,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("notebook", &["saggar notebook digits-7"]),
-    ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch --spark loss"]),
+    ("ps", &["saggar ps", "saggar ps --all --experiment lr", "saggar ps --watch --spark loss", "saggar ps --workers"]),
     ("status", &["saggar status digits-7", "saggar status digits-7 --field metrics.loss"]),
     (
         "top",
@@ -249,6 +250,22 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("bench data", &["saggar bench data digits/1 --batch 64"]),
     ("bench scale", &["saggar bench scale lenet --data digits --workers 1,2,4 --png speed-up.png -- epochs=3"]),
     ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
+    (
+        "worker",
+        &[
+            "saggar worker join https://server.example.com:5000 --key sgr_... --label gpu=a100",
+            "saggar worker drain gpu-1",
+        ],
+    ),
+    (
+        "worker join",
+        &[
+            "saggar worker join https://server.example.com:5000 --key sgr_... --name gpu-1 --label gpu=a100",
+            "saggar worker join http://10.0.0.5:5000 --preemptible --slots 2",
+        ],
+    ),
+    ("worker run", &["saggar worker run digits-7"]),
+    ("worker drain", &["saggar worker drain gpu-1 --finish", "saggar worker drain gpu-1 --resume"]),
     ("doctor", &["saggar doctor", "saggar doctor --device gpu"]),
     ("health", &["saggar health"]),
     ("version", &["saggar version"]),

@@ -14,6 +14,9 @@ pub(crate) struct PsArgs {
     /// sleep, and jobs that make no progress.
     #[arg(long, conflicts_with_all = ["all", "state", "experiment"])]
     pub(crate) idle: bool,
+    /// List the hosts that run jobs, with their labels, slots and jobs.
+    #[arg(long, conflicts_with_all = ["all", "state", "experiment", "idle", "spark"])]
+    pub(crate) workers: bool,
     /// List only jobs of this experiment, including finished ones.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) experiment: Option<String>,

@@ -1,9 +1,8 @@
-//! Arguments of `saggar doctor` and `saggar worker`.
+//! Arguments of `saggar doctor`.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use saggar_jobs::worker::WorkerLocations;
 
 use super::database::{DATABASE_URL_VARIABLE, DatabaseUrl};
 
@@ -27,31 +26,4 @@ pub(crate) struct DoctorArgs {
     /// Check only one device (doctor starts this).
     #[arg(long, hide = true, value_name = "DEVICE")]
     pub(crate) probe: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WorkerArgs {
-    /// The state directory.
-    #[arg(long)]
-    pub(crate) home: PathBuf,
-    /// The directory of model versions.
-    #[arg(long)]
-    pub(crate) models: PathBuf,
-    /// Maximum bytes of everything that is stored.
-    #[arg(long)]
-    pub(crate) storage_quota: Option<u64>,
-    /// The address of the store of objects.
-    #[arg(long)]
-    pub(crate) objects: Option<String>,
-}
-
-impl WorkerArgs {
-    pub(crate) fn locations(&self) -> WorkerLocations {
-        WorkerLocations {
-            home: self.home.clone(),
-            models: self.models.clone(),
-            storage_quota: self.storage_quota,
-            objects: self.objects.clone(),
-        }
-    }
 }

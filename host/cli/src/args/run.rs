@@ -10,6 +10,8 @@ use saggar_project::{
     CheckpointPolicy, DeviceRequest, GpuRequest, JOB_OPTIMIZATIONS, PRECISIONS, RETRY_CAUSES, RunOptions,
 };
 
+use super::label::parse_label;
+
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// A component, the directory of a plugin, which is built first, a reference plugin, such as `lenet`, or the URL of
@@ -93,6 +95,9 @@ pub(crate) struct RunFlags {
     #[arg(long, conflicts_with = "device", num_args = 0..=1, require_equals = true, default_missing_value = "required",
         value_parser = parse_gpu, value_name = "N")]
     gpu: Option<GpuRequest>,
+    /// A label that the host of the job must have: gpu=a100. Can be given several times.
+    #[arg(long = "label", value_parser = parse_label, value_name = "NAME=VALUE")]
+    labels: Vec<(String, String)>,
     /// The seed of all random numbers [default: 0].
     #[arg(long)]
     seed: Option<u64>,
@@ -173,6 +178,7 @@ impl RunFlags {
         };
         RunOptions {
             device: self.device.clone().map(DeviceRequest::Named).or(self.gpu.map(DeviceRequest::Gpu)),
+            labels: (!self.labels.is_empty()).then(|| self.labels.iter().cloned().collect()),
             seed: self.seed,
             memory: self.memory,
             gpu_memory: self.gpu_memory,

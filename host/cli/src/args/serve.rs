@@ -8,6 +8,7 @@ use saggar_fetch::{FetchPolicy, UrlPrefix};
 use saggar_project::units;
 
 use super::database::DatabaseArgs;
+use super::label::parse_label;
 use super::listen_address::ListenAddress;
 use super::without::WithoutArgs;
 
@@ -37,6 +38,9 @@ pub(crate) struct ServeArgs {
     pub(crate) home: PathBuf,
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
+    /// A label of this server for jobs and pools that require it: gpu=a100. Can be given several times.
+    #[arg(long = "label", value_parser = parse_label, value_name = "NAME=VALUE")]
+    pub(crate) labels: Vec<(String, String)>,
     /// The store of plugins, checkpoints and marks of resume tests: s3://BUCKET/PREFIX, with credentials from the
     /// variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it is
     /// not Amazon's [default: files of the state directory].

@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use super::job_follow::{detach_on_interrupt, job_path, loss};
 use super::job_log;
+use super::worker::listing;
 use crate::args::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
 use crate::client::{ApiClient, RequestBody, encode_path_segment};
 use crate::exit::{self, CliError};
@@ -49,6 +50,9 @@ pub(crate) use schedules_and_secrets::{schedules, secret};
 const JOBS_PER_PAGE: u32 = 500;
 
 pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    if args.workers {
+        return show_listing(args, output, || listing::list_workers(client), |it| listing::print_workers(&it, output));
+    }
     if args.idle {
         return show_listing(args, output, || idle::list_idle(client), |idle| idle::print_idle(&idle, output));
     }

@@ -1,16 +1,18 @@
-//! `saggar serve`, which assembles the crates into a server, and `saggar worker`.
+//! `saggar serve`, which assembles the crates into a server, and `saggar worker attempt`.
 
 mod addresses;
 mod engines;
 mod graph_inspector;
+pub(super) mod job_host;
+mod join_settings;
 mod memory;
 mod model_watch;
 mod models;
-mod object_storage;
+pub(super) mod object_storage;
 mod reexec;
 mod server_config;
-mod shared_records;
-mod shutdown;
+pub(super) mod shared_records;
+pub(super) mod shutdown;
 mod telemetry;
 mod threads;
 
@@ -24,8 +26,6 @@ use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
 use saggar_fetch::RemoteFetcher;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
-use saggar_jobs::worker::WorkerLocations;
-use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
@@ -39,6 +39,7 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
+use saggar_store::records::{HostKind, HostOffer};
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, StateDir, StoreError, UploadStore};
@@ -47,14 +48,16 @@ use tokio::task::{JoinError, JoinHandle};
 
 use self::addresses::announce_addresses;
 use self::graph_inspector::ChildGraphInspector;
+use self::job_host::{DevicesFound, JobHost, JobHostParts};
 use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
 use self::shared_records::ServerRecords;
+use self::shutdown::ShutdownWatch;
 use super::key::signing::read_public_key;
 use super::listeners;
 use super::systemd_sockets::SystemdSocket;
-use crate::args::{self, CompileChildArgs, ServeArgs, WorkerArgs};
+use crate::args::{self, AttemptArgs, CompileChildArgs, ServeArgs};
 use crate::commands;
 use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
@@ -136,42 +139,37 @@ impl ServerParts {
     fn assemble(
         args: &ServeArgs,
         home: &StateDir,
-        ServerRecords { records, keys }: ServerRecords,
+        records: ServerRecords,
         device: &Arc<RecoverableDevice>,
     ) -> Result<ServerParts, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
         let observer = telemetry::start_telemetry(args, &metrics)?;
-        let ServerConfig {
-            scheduler_config: layout,
-            settings,
-            recordings,
-            models_dir,
-            storage_quota,
-            kubernetes_pools,
-        } = ServerConfig::read(args)?;
+        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota, engine_pools } =
+            ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let datasets = DatasetStore::new(home.datasets());
-        let objects = object_storage::open(args, home)?;
-        let server = shared_records::identify_server(&args.database, home, &models_dir, &objects)?;
         let program = std::env::current_exe().map_err(unexpected_error)?;
-        let locations = WorkerLocations {
-            home: home.root().to_owned(),
-            models: models_dir.clone(),
+        let keys = records.keys.clone();
+        let host = JobHostParts {
+            home,
+            models_dir: &models_dir,
+            database: &args.database,
+            objects: args.objects.as_deref(),
+            records,
+            scheduler_config: layout,
             storage_quota,
-            objects: args.objects.clone(),
+            fetch: args.fetch.policy(),
+            worker_silence: args.worker_silence.unwrap_or(WORKER_SILENCE_MAX),
+            offer: server_offer(args, device.current().info()),
+            clock: Arc::clone(&clock),
+            metrics: Arc::clone(&metrics),
         };
-        let launcher = Arc::new(LocalLauncher { program: program.clone(), locations });
-        let jobs =
-            JobService::new(records, Arc::clone(&clock), Arc::clone(&metrics), launcher, home.job_files(), layout)
-                .with_server(server)
-                .with_keys(keys.clone())
-                .with_storage_quota(storage_quota, home.clone(), models_dir.clone())
-                .with_fetch_policy(args.fetch.policy())
-                .with_worker_silence(args.worker_silence.unwrap_or(WORKER_SILENCE_MAX))
-                .with_tracer(observer.tracer.clone());
-        let jobs = engines::with_engines(jobs, &kubernetes_pools, args)?;
+        let JobHost { jobs, objects } = host.assemble(&program)?;
+        let jobs = jobs.with_tracer(observer.tracer.clone());
+        let join_settings = join_settings::join_settings(args, storage_quota)?;
+        let jobs = engines::with_engines(jobs, &engine_pools, args, join_settings.as_ref())?;
         let without = args.without.of_server()?;
         let (host, children) = plugin_engine(home, &program, without)?;
         let memory = MemoryLimits::from_args(args, device.current().info());
@@ -188,6 +186,7 @@ impl ServerParts {
         let lifecycle = Arc::new(lifecycle.with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
+        let devices_found = job_host::report_devices(args.database.is_set(), &jobs);
         let parts = AppParts {
             models: router,
             lifecycle,
@@ -203,7 +202,7 @@ impl ServerParts {
             trusted_keys: trusted_keys(args)?,
             inspector: Arc::new(host),
             graphs: Arc::new(ChildGraphInspector::new(running_executable(&program))),
-            devices: discover_devices(args, program.clone(), device.current().info(), &metrics),
+            devices: discover_devices(args, program.clone(), device.current().info(), &metrics, &devices_found),
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
             access: access_control(args, home, keys, &clock, &metrics),
@@ -212,6 +211,7 @@ impl ServerParts {
             metrics,
             external_runs: ExternalRunStore::new(home.external_runs()),
             mlflow_ui: mlflow_pages(args)?,
+            join_settings,
             sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
             observer,
         };
@@ -226,7 +226,7 @@ impl ServerParts {
         certificates: Option<TlsCertificates>,
         output: CliOutput,
     ) -> Result<(), CliError> {
-        object_storage::check(args, &self.parts.objects, &*self.clock).await?;
+        object_storage::check(args.objects.as_deref(), &self.parts.objects, &*self.clock).await?;
         let has_inherited = !inherited.is_empty();
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
@@ -270,7 +270,9 @@ impl ServerParts {
             }
         });
         let waits = shutdown::ShutdownProgress::new();
-        shutdown::spawn_shutdown_watch(shutdown.clone(), args.end_with_input, waits.clone(), models);
+        let cut_off = move || models.running_models();
+        let watch = ShutdownWatch { shutdown: shutdown.clone(), input_ends: args.end_with_input, waits: waits.clone() };
+        watch.spawn(shutdown::SHUTDOWN_TIME_MAX, cut_off);
         let (children, mut stopping) = (self.children, shutdown.subscribe());
         tokio::spawn(async move {
             // An error means that the server is gone.
@@ -413,17 +415,31 @@ fn running_executable(program: &Path) -> PathBuf {
     if running.exists() { running.to_owned() } else { program.to_owned() }
 }
 
+/// Returns what the server offers to jobs. It looks for other devices in the background; jobs are placed by devices only if
+/// other hosts could have them.
+fn server_offer(args: &ServeArgs, serving: &DeviceInfo) -> HostOffer {
+    let known = || vec!["cpu".to_owned(), serving.name.clone()];
+    HostOffer {
+        kind: HostKind::Server,
+        labels: args.labels.iter().cloned().collect(),
+        devices: args.database.is_set().then(known),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..HostOffer::default()
+    }
+}
+
 /// Discovers the devices of this machine: the serving device immediately, the others in the background.
 fn discover_devices(
     args: &ServeArgs,
     program: PathBuf,
     serving: &DeviceInfo,
     metrics: &Arc<MetricsRegistry>,
+    found_by: &DevicesFound,
 ) -> Arc<DeviceInventory> {
     let (serves, job_slots) = (serving.clone(), args.jobs);
     let device = move |info: DeviceInfo| MachineDevice { serves: info.name == serves.name, job_slots, info };
     let devices = Arc::new(DeviceInventory::with_search_pending(vec![device(serving.clone())]));
-    let (found, metrics) = (Arc::clone(&devices), Arc::clone(metrics));
+    let (found, metrics, report) = (Arc::clone(&devices), Arc::clone(metrics), Arc::clone(found_by));
     let look = move || {
         let list =
             commands::devices::query_devices(&program, commands::devices::PROBE_TIME_MAX).unwrap_or_else(|ended| {
@@ -434,6 +450,7 @@ fn discover_devices(
             let labels = [&info.name, &info.adapter, &info.vendor, &info.driver, &info.backend];
             metrics.families.device_info.with_label_values(&labels).set(1.0);
         }
+        report(&list);
         found.finish_search(list.into_iter().map(device).collect());
     };
     if let Err(error) = std::thread::Builder::new().name("devices".to_owned()).spawn(look) {
@@ -458,7 +475,7 @@ pub(crate) fn run_compile_child(args: &CompileChildArgs) -> i32 {
 }
 
 /// Runs one attempt and returns the worker's exit code. The runtime drives the object store beside this thread.
-pub(crate) fn run_worker(args: &WorkerArgs) -> Result<i32, CliError> {
+pub(crate) fn run_worker(args: &AttemptArgs) -> Result<i32, CliError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(unexpected_error)?;
     let code = saggar_jobs::worker::run(&args.locations(), runtime.handle());

@@ -1,11 +1,17 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
-use saggar_store::records::SchedulingRequest;
+use saggar_store::records::{JobOrders, SchedulingRequest};
 
 use super::*;
 use crate::scheduler_config::{ANY_POOL, DEFAULT_QUEUE};
 
+mod hosts;
+
 /// The only server.
 static HERE: ServerIdentity = ServerIdentity { name: String::new(), id: String::new(), storage: String::new() };
+/// What it offers.
+static OFFER: LazyLock<HostOffer> = LazyLock::new(HostOffer::default);
 
 fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
     QueuedJob {
@@ -18,6 +24,7 @@ fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
         backoff_ms: 0,
         reason: StateReason::default(),
         storage: String::new(),
+        room: None,
     }
 }
 
@@ -32,6 +39,7 @@ fn running(name: &str, pool: &str, demand: SchedulingRequest) -> ActiveJob {
         server_id: String::new(),
         started_ms: 0,
         state: JobState::Running,
+        orders: JobOrders::default(),
     }
 }
 
@@ -43,8 +51,12 @@ fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
     SchedulingRequest { queue: queue.to_owned(), device: device.to_owned(), ..SchedulingRequest::default() }
 }
 
+fn input<'a>(layout: &'a SchedulerConfig, waiting: &'a [QueuedJob], running: &'a [ActiveJob]) -> PlacementInput<'a> {
+    PlacementInput { layout, waiting, running, spent: &[], now_ms: 0, server: &HERE, host: &OFFER, hosts: &[] }
+}
+
 fn place_waiting(layout: &SchedulerConfig, waiting: &[QueuedJob], running: &[ActiveJob]) -> Vec<PlacementDecision> {
-    place_jobs(&PlacementInput { layout, waiting, running, spent: &[], now_ms: 0, server: &HERE })
+    place_jobs(&input(layout, waiting, running))
 }
 
 fn start_on(pool: &str, device: &str) -> PlacementDecision {
@@ -174,8 +186,7 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
     let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
     let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
     let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
-    let situation =
-        PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0, server: &HERE };
+    let situation = PlacementInput { spent: &spent, ..input(&layout, &jobs, &runs) };
     assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
     assert_eq!(jobs_over_budget(&situation), ["r"]);
     let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
@@ -193,9 +204,7 @@ fn a_failed_job_waits_for_its_backoff() {
     let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let jobs = [late, waiting("b", SchedulingRequest::default())];
-    let at = |now_ms| {
-        place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms, server: &HERE })
-    };
+    let at = |now_ms| place_jobs(&PlacementInput { now_ms, ..input(&layout, &jobs, &[]) });
     assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }
@@ -207,15 +216,8 @@ fn a_clock_set_back_does_not_lengthen_the_backoff() {
         QueuedJob { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let at = |now_ms| {
-        let situation = PlacementInput {
-            layout: &layout,
-            waiting: std::slice::from_ref(&late),
-            running: &[],
-            spent: &[],
-            now_ms,
-            server: &HERE,
-        };
-        place_jobs(&situation).remove(0)
+        let input = input(&layout, std::slice::from_ref(&late), &[]);
+        place_jobs(&PlacementInput { now_ms, ..input }).remove(0)
     };
     assert_eq!(wait_details(&at(hour_ms)).1, "BACKOFF");
     assert_eq!(at(hour_ms - 1), start_on(ANY_POOL, "auto"), "it was not queued yet by this clock");
@@ -227,7 +229,8 @@ fn any_demand() -> impl Strategy<Value = SchedulingRequest> {
     let device = prop_oneof![Just("auto"), Just("cpu"), Just("gpu"), Just("vulkan:0")];
     let slots = prop_oneof![Just(250_u32), Just(1000), Just(2000)];
     (queue, 0..3_i32, any::<bool>(), device, slots).prop_map(|(queue, priority, preemptible, device, slots_milli)| {
-        SchedulingRequest { queue: queue.to_owned(), priority, preemptible, device: device.to_owned(), slots_milli }
+        let (queue, device) = (queue.to_owned(), device.to_owned());
+        SchedulingRequest { queue, priority, preemptible, device, slots_milli, ..SchedulingRequest::default() }
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use saggar_project::{JOB_OPTIMIZATIONS, is_valid_name};
+use saggar_project::limits::LABELS_MAX;
+use saggar_project::{JOB_OPTIMIZATIONS, is_label, is_valid_name};
 
 use super::{CheckpointEvery, DataSource, JobSpec, UtilizationPolicy};
 use crate::error::SpecError;
@@ -18,6 +19,7 @@ impl JobSpec {
     /// Returns a [`SpecError`] with the field, its value and the allowed values.
     pub fn validate(&self) -> Result<(), SpecError> {
         self.validate_names()?;
+        self.validate_labels()?;
         self.validate_mounts()?;
         self.validate_numbers()?;
         if let Some(step) = &self.data_step {
@@ -70,6 +72,17 @@ impl JobSpec {
             return Err(out_of_range("secrets", self.secrets.len() as f64, 0.0, SECRETS_MAX as f64));
         }
         Ok(())
+    }
+
+    fn validate_labels(&self) -> Result<(), SpecError> {
+        if self.labels.len() > LABELS_MAX {
+            return Err(out_of_range("labels", self.labels.len() as f64, 0.0, LABELS_MAX as f64));
+        }
+        let is_wrong = |(name, value): &(&String, &String)| !is_label(name) || !is_label(value);
+        match self.labels.iter().find(is_wrong) {
+            Some((name, value)) => Err(SpecError::Label { name: name.clone(), value: value.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn validate_mounts(&self) -> Result<(), SpecError> {

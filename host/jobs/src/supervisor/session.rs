@@ -42,6 +42,8 @@ pub(super) struct WorkerSession {
     clock: AttemptDeadlines,
     heartbeat: HeartbeatMonitor,
     kill_at: Option<Instant>,
+    /// Maximum time to save its state after a stop request.
+    stop_grace: Duration,
     pub(super) timed_out: bool,
     /// The reason of a request to save and requeue, or `None`.
     pub(super) requeue: Option<StateReason>,
@@ -120,6 +122,7 @@ impl WorkerSession {
             clock,
             heartbeat: HeartbeatMonitor::new(shared.worker_silence_max()),
             kill_at: None,
+            stop_grace: shared.stop_grace(),
             timed_out: false,
             requeue: None,
             checkpoints_requested: 0,
@@ -352,7 +355,7 @@ impl WorkerSession {
     }
 
     async fn request_stop(&mut self, recorder: &mut AttemptRecorder, code: &str) -> Result<(), JobError> {
-        self.kill_at = Some(Instant::now() + STOP_GRACE);
+        self.kill_at = Some(Instant::now() + self.stop_grace);
         self.send_command(WorkerCommand::Stop).await;
         recorder.record_stopping(code).await
     }

@@ -1,4 +1,4 @@
-//! Where a worker finds and stores data: the arguments of `saggar worker`.
+//! Where a worker finds and stores data: the arguments of `saggar worker attempt`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct WorkerLocations {
 }
 
 impl WorkerLocations {
-    /// Returns the arguments of `saggar worker`.
+    /// Returns the arguments of `saggar worker attempt`.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> =
             vec!["--home".into(), self.home.clone().into(), "--models".into(), self.models.clone().into()];

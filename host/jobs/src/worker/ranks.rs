@@ -1,7 +1,7 @@
 //! Data-parallel training: an attempt of several worker processes, its ranks, that train one model together.
 //!
 //! Rank 0 is the worker that the supervisor started, and the only one visible from outside: it reports, saves,
-//! publishes and decides. It starts the others as its child processes, also `saggar worker`. They run the same plugin
+//! publishes and decides. It starts the others as its child processes, also `saggar worker attempt`. They run the same plugin
 //! over the same batches, and rank 0 sends them every answer of the job that could differ. So they do the same, except
 //! that each computes the gradients of other shards. Before a checkpoint is saved, all ranks must have the same state.
 //!
@@ -27,6 +27,7 @@ use saggar_plugin::{FailureReason, PluginError};
 use super::locations::WorkerLocations;
 use super::lost_worker::worker_lost_error;
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
+use crate::launcher::ATTEMPT_SUBCOMMAND;
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
 
@@ -111,7 +112,7 @@ impl RankPeer {
     fn start(start: &AttemptConfig, locations: &WorkerLocations) -> std::io::Result<RankPeer> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(own_executable()?);
-        command.arg0("saggar").arg("worker").args(locations.arguments());
+        command.arg0("saggar").args(["worker", ATTEMPT_SUBCOMMAND]).args(locations.arguments());
         command.stdin(Stdio::piped()).stdout(Stdio::from(OwnedFd::from(theirs)));
         command.env_remove(CREDENTIALS_VARIABLE).env_remove(CREDENTIALS_FILE_VARIABLE);
         let mut child = command.spawn()?;

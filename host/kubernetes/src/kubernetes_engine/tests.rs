@@ -53,7 +53,7 @@ impl ScriptedServer {
     fn engine(&self, answers: &[Option<(u16, Value)>]) -> KubernetesEngine {
         self.answers.lock().unwrap().extend(answers.iter().cloned());
         let access = ClusterAccess { server: self.address.clone(), token_file: None, ca_file: None };
-        let settings = KubernetesJobSettings { pool: pool(), variables: BTreeMap::new() };
+        let settings = KubernetesJobSettings { pool: pool(), labels: BTreeMap::new(), variables: BTreeMap::new() };
         KubernetesEngine::new(access, settings).unwrap()
     }
 
@@ -186,7 +186,7 @@ fn the_token_is_read_for_each_request_and_is_in_no_text() {
     let token_file = place.path().join("token");
     let server = ScriptedServer::start();
     let access = ClusterAccess { token_file: Some(token_file.clone()), ..server.engine(&[]).access };
-    let settings = KubernetesJobSettings { pool: pool(), variables: BTreeMap::new() };
+    let settings = KubernetesJobSettings { pool: pool(), labels: BTreeMap::new(), variables: BTreeMap::new() };
     let engine = KubernetesEngine::new(access, settings).unwrap();
     for token in ["first", "renewed"] {
         std::fs::write(&token_file, token).unwrap();

@@ -1,12 +1,14 @@
 //! `[queue.NAME]`, `[pool.NAME]` and `[quota]`: where jobs wait and run, and their common limits.
 
+use std::collections::BTreeMap;
+
 use crate::limits::{RUNNING_JOBS_MAX, SLOTS_MAX};
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
 
 use super::kubernetes_pool::{KubernetesPoolSection, read_kubernetes_pool};
-use super::run_options::is_device_name;
+use super::run_options::{is_device_name, read_labels};
 
 /// A queue of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub struct PoolSection {
     pub slots: f64,
     /// The jobs run as Kubernetes Jobs.
     pub kubernetes: Option<KubernetesPoolSection>,
+    /// The labels that a host must have to offer these slots.
+    pub labels: BTreeMap<String, String>,
+    /// Whether only preemptible jobs run in it.
+    pub is_preemptible_only: bool,
 }
 
 /// Limits of all jobs of the project together. A job that would exceed them waits; it does not fail.
@@ -83,8 +89,11 @@ pub(super) fn read_pool(table: &ManifestTable<'_>) -> Option<PoolSection> {
         None => table.required("device", "device = \"vulkan:0\"", read_device).map(Some),
     };
     let slots = table.optional("slots", |item| item.positive(f64::from(SLOTS_MAX))).unwrap_or(1.0);
+    let labels = table.optional("labels", read_labels).unwrap_or_default();
+    let reserves = [("none", false), ("preemptible-only", true)];
+    let is_preemptible_only = table.optional("reserve", |item| item.choice(&reserves)).unwrap_or(false);
     table.report_unknown_keys();
-    Some(PoolSection { device: device?, slots, kubernetes })
+    Some(PoolSection { device: device?, slots, kubernetes, labels, is_preemptible_only })
 }
 
 pub(super) fn read_quota(table: &ManifestTable<'_>) -> Option<ProjectQuota> {

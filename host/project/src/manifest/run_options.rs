@@ -2,10 +2,12 @@
 //! `None` if it is not given, so that the more specific source wins.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
-use crate::limits::{AUTO_EXTEND_MAX, KEEP_LAST_MAX, PRIORITY_MAX, REPLICAS_MAX, RETRY_MAX, SLOTS_MAX};
+use crate::limits::{AUTO_EXTEND_MAX, KEEP_LAST_MAX, LABELS_MAX, PRIORITY_MAX, REPLICAS_MAX, RETRY_MAX, SLOTS_MAX};
 use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
+use crate::name::{LABEL_RULE, is_label};
 use crate::parse_report::TableKind;
 use crate::units::{self, TimeOrSteps};
 
@@ -14,6 +16,8 @@ use crate::units::{self, TimeOrSteps};
 pub struct RunOptions {
     /// The device that it computes on.
     pub device: Option<DeviceRequest>,
+    /// The labels that its host must have.
+    pub labels: Option<BTreeMap<String, String>>,
     /// Seed of all random numbers.
     pub seed: Option<u64>,
     /// Host memory limit in bytes.
@@ -69,6 +73,7 @@ impl RunOptions {
         };
         RunOptions {
             device: self.device.or(below.device),
+            labels: self.labels.or(below.labels),
             seed: self.seed.or(below.seed),
             memory: self.memory.or(below.memory),
             gpu_memory: self.gpu_memory.or(below.gpu_memory),
@@ -187,6 +192,7 @@ const fn with_program_optimizations<const OTHERS: usize, const ALL: usize>(
 pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
     RunOptions {
         device: read_device(table),
+        labels: table.optional("labels", read_labels),
         seed: table.optional("seed", |item| item.unsigned()),
         memory: table.optional("memory", |item| item.size_bytes()),
         gpu_memory: table.optional("gpu_memory", |item| item.size_bytes()),
@@ -209,6 +215,23 @@ pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
         shards: table.optional("shards", |item| item.bounded_count(1, REPLICAS_MAX)),
         record: table.optional("record", |item| item.boolean()),
     }
+}
+
+/// Reads labels of hosts: `{ gpu = "a100" }`.
+pub(super) fn read_labels(item: &ManifestValue<'_>) -> Option<BTreeMap<String, String>> {
+    let entries = item.table()?.entries();
+    if entries.len() > LABELS_MAX {
+        return item.report_expected(format_args!("at most {LABELS_MAX} labels"));
+    }
+    let mut labels = BTreeMap::new();
+    for (name, value) in entries {
+        let text = value.text()?;
+        if !is_label(&name) || !is_label(text) {
+            return value.report_expected(format_args!("a label such as gpu = \"a100\": {LABEL_RULE}"));
+        }
+        labels.insert(name, text.to_owned());
+    }
+    Some(labels)
 }
 
 fn read_device(table: &ManifestTable<'_>) -> Option<DeviceRequest> {

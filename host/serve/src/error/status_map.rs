@@ -119,6 +119,8 @@ pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
             of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }
         JobError::NotebooksOff => of(StatusCode::FORBIDDEN, ErrorCode::NotebooksOff),
+        JobError::NoWorkers => of(StatusCode::CONFLICT, ErrorCode::NoWorkers),
+        JobError::WorkerVersion { .. } => of(StatusCode::CONFLICT, ErrorCode::VersionSkew),
         JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
             of(StatusCode::BAD_REQUEST, ErrorCode::BadSpec)
         }

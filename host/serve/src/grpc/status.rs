@@ -125,6 +125,7 @@ impl GrpcCode {
             | ErrorCode::LoadFailed
             | ErrorCode::NoImporter
             | ErrorCode::NotebooksOff
+            | ErrorCode::NoWorkers
             | ErrorCode::TooMany
             | ErrorCode::VersionSkew => GrpcCode::FailedPrecondition,
             ErrorCode::BodyTimeout | ErrorCode::Deadline | ErrorCode::DeadlineQueued => GrpcCode::DeadlineExceeded,

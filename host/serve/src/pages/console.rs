@@ -128,6 +128,7 @@ const ASSETS: &[ConsoleAsset] = assets![
     "vendor/uPlot.min.css",
     "view.js",
     "watch.js",
+    "workers.js",
 ];
 
 /// The digest of the page and all assets, as used in paths and entity tags.

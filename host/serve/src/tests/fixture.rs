@@ -153,6 +153,7 @@ impl ServerFixture {
             memory: RequestMemoryBudget::new(options.requests_bytes),
             external_runs: ExternalRunStore::new(home.external_runs()),
             sampler: None,
+            join_settings: None,
             observer: RequestObserver::default(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),
         };

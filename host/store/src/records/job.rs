@@ -3,7 +3,7 @@
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{JobOrders, JobState, PausePoint, StateReason};
+use super::{HostLabels, JobOrders, JobState, PausePoint, RoomClaim, StateReason};
 use crate::rights::AccessRights;
 
 /// A job to submit.
@@ -46,6 +46,9 @@ pub struct SchedulingRequest {
     pub device: String,
     /// Slots that it occupies, in thousandths.
     pub slots_milli: u32,
+    /// The labels that its host must have.
+    #[serde(default, skip_serializing_if = "HostLabels::is_empty")]
+    pub labels: HostLabels,
 }
 
 impl Default for SchedulingRequest {
@@ -57,6 +60,7 @@ impl Default for SchedulingRequest {
             preemptible: false,
             device: "auto".to_owned(),
             slots_milli: 1000,
+            labels: HostLabels::new(),
         }
     }
 }
@@ -147,6 +151,8 @@ pub struct QueuedJob {
     pub reason: StateReason,
     /// The storage that its files are in; empty if every server has them.
     pub storage: String,
+    /// The server that makes room for it.
+    pub room: Option<RoomClaim>,
 }
 
 /// The fields of an active job that scheduling others needs.
@@ -170,6 +176,8 @@ pub struct ActiveJob {
     pub started_ms: UnixMillis,
     /// `Starting`, `Running` or `Stopping`.
     pub state: JobState,
+    /// What its attempt is ordered to do.
+    pub orders: JobOrders,
 }
 
 /// Total usage of the attempts of one project and key, including those of removed jobs.

@@ -13,6 +13,10 @@ use crate::error::RecordError;
 /// Milliseconds for which a claim or a renewal is valid, by the database's clock.
 pub const LEASE_MS: u64 = 15_000;
 
+/// Milliseconds for which only one server makes room for a queued job: preempted jobs have 30 s to save their state, and then
+/// the job starts.
+pub const ROOM_CLAIM_MS: u64 = 45_000;
+
 /// A server that runs jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerIdentity {
@@ -44,6 +48,26 @@ pub struct PlacedJob {
     pub pool: String,
 }
 
+/// A running job that is to make room for a queued one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedPreemption {
+    /// The running job's identifier.
+    pub id: String,
+    /// The identifier of the job that gets its slots.
+    pub waiting: String,
+    /// The reason, for the running job's record.
+    pub reason: StateReason,
+}
+
+/// What a placement decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobPlacements {
+    /// The jobs to start.
+    pub start: Vec<PlacedJob>,
+    /// The jobs to preempt.
+    pub preempt: Vec<PlacedPreemption>,
+}
+
 /// A job that was placed and claimed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedClaim {
@@ -53,8 +77,9 @@ pub struct PlacedClaim {
     pub pool: String,
 }
 
-/// Decides which queued jobs start. Called in a transaction that can be repeated, so it has no other effects.
-pub type PlaceJobs<'a> = &'a dyn Fn(&PlacementState) -> Vec<PlacedJob>;
+/// Decides which queued jobs start, and which running ones make room. Called in a transaction that can be repeated, so it has
+/// no other effects.
+pub type PlaceJobs<'a> = &'a dyn Fn(&PlacementState) -> JobPlacements;
 
 /// The outcome of a renewal.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,9 +112,9 @@ pub trait LeaseRecords: std::fmt::Debug + Send + Sync {
     /// Returns whether other servers can use the same records, so that leases must be renewed.
     fn is_shared(&self) -> bool;
 
-    /// Reads the queue, decides with `place`, and claims the jobs that it returned for this server, while no other
-    /// server does the same. Jobs that cannot start any more are left out. `with_usage` says whether `place` needs the
-    /// usage.
+    /// Reads the queue, decides with `place`, claims the jobs that it returned for this server, and orders the preemptions,
+    /// while no other server does the same. Jobs that cannot start or be preempted any more are left out. A draining host
+    /// claims nothing. `with_usage` says whether `place` needs the usage.
     ///
     /// # Errors
     /// Returns `Database`.

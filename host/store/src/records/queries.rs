@@ -18,6 +18,7 @@ use crate::error::RecordError;
 mod annotation;
 mod document;
 pub(super) mod event;
+mod host;
 mod job;
 mod lease;
 mod membership;

@@ -7,6 +7,7 @@ use crate::limits::SERIES_MAX;
 pub(super) mod bounds;
 mod documents;
 mod events;
+mod hosts;
 mod lease_clock;
 mod lease_simulation;
 pub(super) mod leases;
@@ -338,6 +339,7 @@ fn a_submitted_job_keeps_every_field(records: &dyn JobRecords) {
         preemptible: true,
         device: "vulkan:0".to_owned(),
         slots_milli: 250,
+        labels: [("gpu".to_owned(), "a100".to_owned()), ("zone".to_owned(), "1".to_owned())].into(),
     };
     let (experiment, owner) = (Some("lr".to_owned()), Some("ci".to_owned()));
     let new = NewJob { demand: demand.clone(), experiment: experiment.clone(), owner: owner.clone(), ..new_job("p") };

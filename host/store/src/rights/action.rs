@@ -92,6 +92,8 @@ pub enum AccessAction {
     ReadMetrics,
     /// See, make and revoke keys.
     ManageKeys,
+    /// Let hosts join the workers, and drain hosts.
+    ManageWorkers,
     /// Set which projects a model or a dataset belongs to.
     AssignProjects,
     /// Any route that the table of routes does not list.
@@ -114,7 +116,7 @@ const fn action_rule(name: &'static str, scope: KeyScope, kind: ResourceKind, sh
 
 impl AccessAction {
     /// Every effect.
-    pub const ALL: [AccessAction; 27] = [
+    pub const ALL: [AccessAction; 28] = [
         AccessAction::Predict,
         AccessAction::ReadPrediction,
         AccessAction::CancelPrediction,
@@ -140,6 +142,7 @@ impl AccessAction {
         AccessAction::UploadPlugin,
         AccessAction::ReadMetrics,
         AccessAction::ManageKeys,
+        AccessAction::ManageWorkers,
         AccessAction::AssignProjects,
         AccessAction::Administer,
     ];
@@ -189,6 +192,7 @@ impl AccessAction {
                 action_rule("metrics.read", KeyScope::MetricsRead, ResourceKind::Server, false)
             }
             AccessAction::ManageKeys => action_rule("key.manage", KeyScope::Admin, ResourceKind::Server, false),
+            AccessAction::ManageWorkers => action_rule("worker.manage", KeyScope::Admin, ResourceKind::Server, false),
             AccessAction::AssignProjects => {
                 action_rule("projects.assign", KeyScope::Admin, ResourceKind::Server, false)
             }

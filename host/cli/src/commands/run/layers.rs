@@ -88,9 +88,10 @@ impl ConfigLayers {
 }
 
 /// The fields that [`spec_fields`] can return, in display order.
-const SPEC_KEYS: [&str; 24] = [
+const SPEC_KEYS: [&str; 25] = [
     "device",
     "gpu_slots",
+    "labels",
     "seed",
     "queue",
     "priority",
@@ -126,6 +127,7 @@ pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     let (device, slots) = device_and_slots(options.device.as_ref());
     say("device", device.map(Value::from));
     say("gpu_slots", slots.map(Value::from));
+    say("labels", options.labels.clone().map(to_value));
     say("seed", options.seed.map(Value::from));
     say("queue", options.queue.clone().map(Value::from));
     say("priority", options.priority.map(Value::from));
@@ -211,6 +213,7 @@ mod tests {
     fn every_spec_field_of_run_options_is_listed() {
         let everything = RunOptions {
             device: Some(DeviceRequest::Gpu(GpuRequest::Slots(0.5))),
+            labels: Some([("gpu".to_owned(), "a100".to_owned())].into()),
             seed: Some(1),
             memory: Some(1),
             gpu_memory: Some(1),

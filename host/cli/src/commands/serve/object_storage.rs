@@ -3,23 +3,26 @@
 use saggar_clock::Clock;
 use saggar_store::{ObjectStorage, StateDir, StoreError};
 
-use crate::args::ServeArgs;
 use crate::exit::{self, CliError};
 
-/// Opens the store that the arguments name, without sending a request.
+/// Opens the store at this address, or local files, without sending a request.
 ///
 /// # Errors
 /// Fails if the address or an environment variable about it is not valid.
-pub(super) fn open(args: &ServeArgs, home: &StateDir) -> Result<ObjectStorage, CliError> {
-    ObjectStorage::open_or_local(args.objects.as_deref(), &home.objects()).map_err(store_error)
+pub(super) fn open(address: Option<&str>, home: &StateDir) -> Result<ObjectStorage, CliError> {
+    ObjectStorage::open_or_local(address, &home.objects()).map_err(store_error)
 }
 
 /// Checks that the server can use the store, unless it is local files. Waits at most as long as a request is repeated.
 ///
 /// # Errors
 /// Fails if a request fails, or if the store does not decide races.
-pub(super) async fn check(args: &ServeArgs, objects: &ObjectStorage, clock: &dyn Clock) -> Result<(), CliError> {
-    if args.objects.is_none() {
+pub(in crate::commands) async fn check(
+    address: Option<&str>,
+    objects: &ObjectStorage,
+    clock: &dyn Clock,
+) -> Result<(), CliError> {
+    if address.is_none() {
         return Ok(());
     }
     let store = objects.address();

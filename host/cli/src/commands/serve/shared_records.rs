@@ -14,7 +14,7 @@ use crate::exit::CliError;
 
 /// The records of a server, and the keys, which the servers of a database have in common.
 #[derive(Debug)]
-pub(super) struct ServerRecords {
+pub(in crate::commands) struct ServerRecords {
     pub(super) records: Arc<dyn JobRecords>,
     pub(super) keys: KeyFile,
 }
@@ -24,7 +24,7 @@ impl ServerRecords {
     ///
     /// # Errors
     /// Returns an error without the password of the database.
-    pub(super) fn open(args: &DatabaseArgs, home: &StateDir) -> Result<ServerRecords, CliError> {
+    pub(in crate::commands) fn open(args: &DatabaseArgs, home: &StateDir) -> Result<ServerRecords, CliError> {
         let keys = home.keys();
         let Some(database) = args.database.as_ref().filter(|url| !url.is_empty()) else {
             keys.stop_sharing().map_err(unexpected_error)?;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use saggar_serve::limits::DRAIN_TIME_MAX;
-use saggar_serving::ModelRouter;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
@@ -17,9 +16,9 @@ use crate::signals::ShutdownSignals;
 
 /// Maximum time of a graceful shutdown: requests finish and jobs save their state at the same time, each within
 /// [`DRAIN_TIME_MAX`].
-const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(35);
+pub(super) const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(35);
 /// Maximum time to wait for blocked threads after requests and jobs are done.
-pub(super) const THREADS_TIME_MAX: Duration = Duration::from_secs(1);
+pub(in crate::commands) const THREADS_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum time of the system's own process exit, with driver threads in the process.
 const EXIT_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -28,14 +27,14 @@ const _: () = assert!(SHUTDOWN_TIME_MAX.as_secs() > saggar_jobs::limits::STOP_GR
 
 /// What a graceful shutdown is waiting for, to be logged if it does not finish.
 #[derive(Clone, Debug)]
-pub(super) struct ShutdownProgress(Arc<Mutex<&'static str>>);
+pub(in crate::commands) struct ShutdownProgress(Arc<Mutex<&'static str>>);
 
 impl ShutdownProgress {
-    pub(super) fn new() -> ShutdownProgress {
+    pub(in crate::commands) fn new() -> ShutdownProgress {
         ShutdownProgress(Arc::new(Mutex::new("requests")))
     }
 
-    pub(super) fn set_waiting_for(&self, what: &'static str) {
+    pub(in crate::commands) fn set_waiting_for(&self, what: &'static str) {
         *self.0.lock() = what;
     }
 
@@ -44,30 +43,34 @@ impl ShutdownProgress {
     }
 }
 
-/// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs
-/// after the next signal or [`SHUTDOWN_TIME_MAX`].
-pub(super) fn spawn_shutdown_watch(
-    shutdown: watch::Sender<bool>,
-    input_ends: bool,
-    waits: ShutdownProgress,
-    models: Arc<ModelRouter>,
-) {
-    let watch = move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(run_shutdown(shutdown, input_ends, waits, models));
-    };
-    // Without the thread, signals end the process at once.
-    if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "signals cannot be watched: a signal ends the server without a graceful shutdown");
+/// A process that is to end when a signal comes.
+#[derive(Clone, Debug)]
+pub(in crate::commands) struct ShutdownWatch {
+    /// Becomes true when the shutdown begins.
+    pub(in crate::commands) shutdown: watch::Sender<bool>,
+    /// Whether the end of standard input also begins it.
+    pub(in crate::commands) input_ends: bool,
+    /// What the shutdown waits for.
+    pub(in crate::commands) waits: ShutdownProgress,
+}
+
+impl ShutdownWatch {
+    /// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs
+    /// after the next signal or `max`; then logs what `running` returns.
+    pub(in crate::commands) fn spawn(self, max: Duration, running: impl FnOnce() -> Vec<String> + Send + 'static) {
+        let watch = move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+            runtime.block_on(run_shutdown(self, max, running));
+        };
+        // Without the thread, signals end the process at once.
+        if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
+            tracing::warn!(%error, "signals cannot be watched: a signal ends the process without a graceful shutdown");
+        }
     }
 }
 
-async fn run_shutdown(
-    shutdown: watch::Sender<bool>,
-    input_ends: bool,
-    waits: ShutdownProgress,
-    models: Arc<ModelRouter>,
-) {
+async fn run_shutdown(watch: ShutdownWatch, max: Duration, running: impl FnOnce() -> Vec<String> + Send + 'static) {
+    let ShutdownWatch { shutdown, input_ends, waits } = watch;
     let mut signals = match ShutdownSignals::install() {
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "a signal ends the server without a graceful shutdown"),
@@ -81,13 +84,13 @@ async fn run_shutdown(
     }
     tracing::info!("shutting down: requests finish, jobs save their state; a second signal ends the server at once");
     shutdown.send_replace(true);
-    let code = match timeout(SHUTDOWN_TIME_MAX, signals.recv()).await {
+    let code = match timeout(max, signals.recv()).await {
         Ok(code) => {
             tracing::warn!(waits = waits.waiting_for(), "a second signal: the server ends at once");
             code
         }
         Err(_) => {
-            let seconds = SHUTDOWN_TIME_MAX.as_secs();
+            let seconds = max.as_secs();
             tracing::error!(
                 waits = waits.waiting_for(),
                 "the shutdown did not finish within {seconds} s: the server ends at once"
@@ -97,7 +100,7 @@ async fn run_shutdown(
     };
     // On a separate thread, because whatever blocks the server may block this too.
     let look = std::thread::Builder::new().name("running".to_owned()).spawn(move || {
-        for running in models.running_models() {
+        for running in running() {
             tracing::warn!(running, "work cut off by the end of the server");
         }
     });

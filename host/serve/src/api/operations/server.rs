@@ -1,6 +1,7 @@
 //! The operations of the server itself, and keys.
 
 use saggar_rest::keys::KeyRequest;
+use saggar_rest::workers::{WorkerDrainRequest, WorkerJoinRequest};
 
 use crate::openapi::operation::{OpenApiOperation, ParameterType};
 use crate::openapi::operation_response::SchemaSource;
@@ -71,5 +72,21 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             .with_body::<KeyRequest>()
             .with_errors(&[400, 408, 409, 413]),
         OpenApiOperation::delete("/api/v1/keys/{name}", "Revokes a key").with_errors(&[404]),
+        OpenApiOperation::get("/api/v1/workers", "The hosts that run jobs: servers and workers"),
+        OpenApiOperation::post("/api/v1/workers/join", "The settings of a host that joins the workers of this server")
+            .with_description(
+                "The response contains the password of the database and the credentials of the store of objects. The \
+                 server must have been started with --database, and the host needs the same version of the program.",
+            )
+            .with_body::<WorkerJoinRequest>()
+            .with_errors(&[400, 408, 409, 413]),
+        OpenApiOperation::post("/api/v1/workers/{name}/drain", "Lets a host take no new jobs")
+            .with_description(
+                "Its running jobs are saved and queued again, or end first with finish. A worker then ends.",
+            )
+            .with_body::<WorkerDrainRequest>()
+            .with_errors(&[400, 404, 408, 409, 413]),
+        OpenApiOperation::post("/api/v1/workers/{name}/resume", "Lets a drained host take jobs again")
+            .with_errors(&[404, 409]),
     ]
 }

@@ -7,8 +7,12 @@ use crate::error::RecordError;
 use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 3] =
-    [include_str!("schema.sql"), include_str!("leases.sql"), include_str!("documents.sql")];
+pub(super) const SCHEMAS: [&str; 4] = [
+    include_str!("schema.sql"),
+    include_str!("leases.sql"),
+    include_str!("documents.sql"),
+    include_str!("workers.sql"),
+];
 
 /// Creates the schema or migrates it to the newest version. Servers that start at the same time wait for each other.
 ///

@@ -53,7 +53,8 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
          steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, pause, \
-         storage) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+         storage, labels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+         ?20, ?21)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -75,6 +76,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
             row::rights_text(&new.rights),
             row::pause_text(new.pause.as_ref()),
             new.storage,
+            row::labels_text(&new.demand.labels),
         ],
     )?;
     event::record(tx, &id, "SUBMITTED", "", now_ms)?;

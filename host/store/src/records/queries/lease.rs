@@ -2,14 +2,16 @@
 
 use saggar_clock::UnixMillis;
 
-use super::{event, job, row, usage_totals};
+use super::{event, host, job, row, usage_totals};
 use crate::error::RecordError;
 use crate::limits::LEASES_REAPED_MAX;
-use crate::records::lease::LEASE_MS;
-use crate::records::session::{RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionResult, params};
+use crate::records::lease::{LEASE_MS, ROOM_CLAIM_MS};
+use crate::records::session::{
+    RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionError, TransactionResult, params,
+};
 use crate::records::{
     DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal, LostJobDecision,
-    PlaceJobs, PlacedClaim, PlacementState, ServerIdentity, StateReason,
+    PlaceJobs, PlacedClaim, PlacedPreemption, PlacementState, RoomClaim, ServerIdentity, StateReason,
 };
 
 impl<E: RecordsEngine> LeaseRecords for E {
@@ -69,21 +71,47 @@ fn claim_placed(
     now_ms: UnixMillis,
 ) -> TransactionResult<Vec<PlacedClaim>> {
     tx.lock(RecordLock::Claim)?;
+    if !host::takes_jobs(tx, &server.id)? {
+        return Ok(Vec::new());
+    }
     let state = PlacementState {
         waiting: job::queued_jobs(tx)?,
         running: job::active_jobs(tx)?,
         spent: if with_usage { usage_totals::list(tx)? } else { Vec::new() },
     };
     let mut claimed = Vec::new();
-    for placed in place(&state) {
+    let placements = place(&state);
+    for placed in placements.start {
         let claim = job::claim_queued(tx, &placed.id, &placed.pool, server, now_ms)?;
         claimed.extend(claim.map(|claim| PlacedClaim { claim, pool: placed.pool }));
+    }
+    for preemption in placements.preempt {
+        order_preemption(tx, server, preemption, now_ms)?;
     }
     // The lock of events is taken after those of jobs.
     for PlacedClaim { claim, pool } in &claimed {
         job::record_claim(tx, claim, pool, now_ms)?;
     }
     Ok(claimed)
+}
+
+/// Orders a running job to make room for a queued one, unless it has ended, and records which server does so.
+fn order_preemption(
+    tx: &dyn SqlSession,
+    server: &ServerIdentity,
+    preemption: PlacedPreemption,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
+    let room = RoomClaim { server_id: server.id.clone(), until_ms: now_ms.saturating_add(ROOM_CLAIM_MS) };
+    let orders = row::orders_text(&JobOrders { room: Some(room), ..JobOrders::default() });
+    let sql = "UPDATE jobs SET orders = ?2 WHERE id = ?1 AND state = 'QUEUED'";
+    tx.execute(sql, params![preemption.waiting, orders])?;
+    match record_order(tx, &preemption.id, &JobOrder::Preempt(preemption.reason)) {
+        Err(TransactionError::Record(
+            RecordError::Finished { .. } | RecordError::Invalid { .. } | RecordError::NoSuchJob { .. },
+        )) => Ok(()),
+        ordered => ordered.map(drop),
+    }
 }
 
 fn renew_all(tx: &dyn SqlSession, leases: &[JobLease]) -> TransactionResult<Vec<LeaseRenewal>> {

@@ -4,8 +4,8 @@ use crate::records::session::{
     FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
 };
 use crate::records::{
-    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
-    SchedulingRequest, StateReason, SweepState, TrialState,
+    ActiveJob, AttemptUsage, HostLabels, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint,
+    QueuedJob, SchedulingRequest, StateReason, SweepState, TrialState,
 };
 use crate::rights::AccessRights;
 
@@ -13,7 +13,7 @@ use crate::rights::AccessRights;
 pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
-    queue, priority, preemptible, device, slots_milli, rights, pause, paused, server, server_id, claim, orders";
+    queue, priority, preemptible, device, slots_milli, labels, rights, pause, paused, server, server_id, claim, orders";
 
 /// The index of the first of [`JOB_COLUMNS`] that [`scheduling_request_from_row`] reads.
 const JOB_DEMAND_COLUMN: usize = 22;
@@ -57,7 +57,7 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
         spec: row.get(6)?,
         demand: scheduling_request_from_row(row, JOB_DEMAND_COLUMN)?,
         experiment: row.get(21)?,
-        rights: rights_from_row(row, 27, owner.as_deref())?,
+        rights: rights_from_row(row, 28, owner.as_deref())?,
         owner,
         state,
         reason: StateReason { code: row.get(9)?, sentence: row.get(10)? },
@@ -65,8 +65,8 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
             Some(code) => Some(StateReason { code, sentence: row.get(12)? }),
             None => None,
         },
-        pause: pause_from_row(row, 28)?,
-        is_paused: row.get(29)? && state == JobState::Queued,
+        pause: pause_from_row(row, 29)?,
+        is_paused: row.get(30)? && state == JobState::Queued,
         created_ms: row.get(13)?,
         started_ms: row.get(14)?,
         finished_ms: row.get(15)?,
@@ -75,10 +75,10 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
         steps_target: row.get(18)?,
         epoch: row.get(19)?,
         attempts: row.get(20)?,
-        server: row.get(30)?,
-        server_id: row.get(31)?,
-        claim: row.get(32)?,
-        orders: orders_from_row(row, 33)?,
+        server: row.get(31)?,
+        server_id: row.get(32)?,
+        claim: row.get(33)?,
+        orders: orders_from_row(row, 34)?,
     })
 }
 
@@ -106,6 +106,11 @@ pub(super) fn orders_text(orders: &JobOrders) -> String {
     serde_json::to_string(orders).expect("orders are plain data")
 }
 
+/// Returns labels in the form that [`job_from_row`] reads.
+pub(super) fn labels_text(labels: &HostLabels) -> String {
+    serde_json::to_string(labels).expect("labels are plain data")
+}
+
 /// Returns the point in the form that [`job_from_row`] reads.
 pub(super) fn pause_text(point: Option<&PausePoint>) -> Option<String> {
     point.map(|point| serde_json::to_string(point).expect("a point is plain data"))
@@ -116,8 +121,8 @@ pub(super) fn rights_text(rights: &AccessRights) -> Option<String> {
     rights.key().map(|_| serde_json::to_string(rights).expect("rights are plain data"))
 }
 
-/// Returns a scheduling request from the columns `queue, priority, preemptible, device, slots_milli`, of which `at` is
-/// the first.
+/// Returns a scheduling request from the columns `queue, priority, preemptible, device, slots_milli, labels`, of which
+/// `at` is the first.
 fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult<SchedulingRequest> {
     Ok(SchedulingRequest {
         queue: row.get(at)?,
@@ -125,12 +130,13 @@ fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult
         preemptible: row.get(at + 2)?,
         device: row.get(at + 3)?,
         slots_milli: row.get(at + 4)?,
+        labels: serde_json::from_str(&row.get::<String>(at + 5)?).map_err(|error| column_error(at + 5, error))?,
     })
 }
 
 /// The columns that [`queued_job_from_row`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
-    queue, priority, preemptible, device, slots_milli, storage";
+    queue, priority, preemptible, device, slots_milli, labels, storage, orders";
 
 /// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJob> {
@@ -143,13 +149,15 @@ pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJ
         backoff_ms: row.get(5)?,
         reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
         demand: scheduling_request_from_row(row, 8)?,
-        storage: row.get(13)?,
+        storage: row.get(14)?,
+        room: orders_from_row(row, 15)?.room,
     })
 }
 
 /// The columns that [`active_job_from_row`] reads, in its order, from `jobs` joined with `attempts`.
 pub(super) const RUNNING_COLUMNS: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
-    attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli, jobs.server_id";
+    attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli, \
+    jobs.labels, jobs.server_id, jobs.orders";
 
 /// Returns an active job from a row of [`RUNNING_COLUMNS`].
 pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJob> {
@@ -162,7 +170,8 @@ pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJ
         started_ms: row.get(5)?,
         state: row.get(6)?,
         demand: scheduling_request_from_row(row, 7)?,
-        server_id: row.get(12)?,
+        server_id: row.get(13)?,
+        orders: orders_from_row(row, 14)?,
     })
 }
 

@@ -74,3 +74,24 @@ impl LeaseFixture {
         Some(LeaseFixture { records: Arc::new(records), clock, _engine: Box::new(server) })
     }
 }
+
+/// Runs each test of leases on both engines, with a clock that the test sets.
+macro_rules! lease_suite {
+    ($sqlite:ident $postgres:ident: $($test:ident)*) => {
+        mod $sqlite {
+            $(#[test]
+            fn $test() {
+                super::$test(&crate::records::tests::lease_clock::LeaseFixture::sqlite());
+            })*
+        }
+        mod $postgres {
+            $(#[test]
+            fn $test() {
+                if let Some(fixture) = crate::records::tests::lease_clock::LeaseFixture::postgres() {
+                    super::$test(&fixture);
+                }
+            })*
+        }
+    };
+}
+pub(super) use lease_suite;

@@ -10,8 +10,8 @@ use super::leases::{host_lost, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
-    AttemptUsage, JobLease, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState, ReaperGate,
-    ServerIdentity, StateReason,
+    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState,
+    ReaperGate, ServerIdentity, StateReason,
 };
 
 /// Seconds without a renewal after which an owner no longer knows that it is one.
@@ -255,7 +255,8 @@ impl LeaseSimulation<'_> {
         let place = |state: &PlacementState| {
             let busy = state.running.iter().filter(|job| job.server_id == id).count();
             let placed = state.waiting.iter().map(|job| PlacedJob { id: job.id.clone(), pool: "any".to_owned() });
-            placed.take(free.min(SLOTS.saturating_sub(busy))).collect()
+            let start = placed.take(free.min(SLOTS.saturating_sub(busy))).collect();
+            JobPlacements { start, preempt: Vec::new() }
         };
         let records = &self.fixture.records;
         let claimed = records.claim_placed(&self.servers[at].identity, false, &place, self.second * 1000).unwrap();

@@ -1,9 +1,10 @@
 //! Tests of leases: claims of several servers, renewals, and jobs that are taken away.
 
-use super::lease_clock::LeaseFixture;
+use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
-    JobOrder, JobOrders, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementState, ServerIdentity,
+    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementState,
+    ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
@@ -11,9 +12,9 @@ pub(super) fn server(name: &str) -> ServerIdentity {
 }
 
 /// Starts all waiting jobs.
-pub(in crate::records) fn place_all(state: &PlacementState) -> Vec<PlacedJob> {
+pub(in crate::records) fn place_all(state: &PlacementState) -> JobPlacements {
     let place = |job: &QueuedJob| PlacedJob { id: job.id.clone(), pool: "any".to_owned() };
-    state.waiting.iter().map(place).collect()
+    JobPlacements { start: state.waiting.iter().map(place).collect(), preempt: Vec::new() }
 }
 
 pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
@@ -35,7 +36,7 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
     }
     let one = |state: &PlacementState| {
         assert!(state.spent.is_empty());
-        place_all(state)[..1].to_vec()
+        JobPlacements { start: place_all(state).start[..1].to_vec(), preempt: Vec::new() }
     };
     let (a, b) = (server("a"), server("b"));
     let first = records.claim_placed(&a, false, &one, 10).unwrap().remove(0).claim;
@@ -44,7 +45,7 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
         let running: Vec<_> = state.running.iter().map(|job| (job.name.as_str(), job.server_id.as_str())).collect();
         assert_eq!(running, [("p-1", "a-id")]);
         let gone = PlacedJob { id: first.job.id.clone(), pool: "any".to_owned() };
-        [vec![gone], place_all(state)].concat()
+        JobPlacements { start: [vec![gone], place_all(state).start].concat(), preempt: Vec::new() }
     };
     let rest = records.claim_placed(&b, true, &others, 11).unwrap();
     assert_eq!(rest.iter().map(|placed| placed.claim.job.name.as_str()).collect::<Vec<_>>(), ["p-2", "p-3"]);
@@ -62,7 +63,7 @@ fn a_renewal_returns_orders_and_the_stop_request(fixture: &LeaseFixture) {
     records.order(&id, &JobOrder::Checkpoint).unwrap();
     records.order(&id, &JobOrder::Preempt(reason("PREEMPTED"))).unwrap();
     let job = records.order(&id, &JobOrder::Preempt(reason("LATER"))).unwrap();
-    let orders = JobOrders { preempt: Some(reason("PREEMPTED")), checkpoints: 1 };
+    let orders = JobOrders { preempt: Some(reason("PREEMPTED")), checkpoints: 1, ..JobOrders::default() };
     assert_eq!(job.orders, orders);
     records.request_stop(&id, &reason("USER"), 2).unwrap();
     let renewed = records.renew_leases(std::slice::from_ref(&lease)).unwrap();
@@ -212,27 +213,8 @@ fn reapers_at_once_take_each_job_away_once(fixture: &LeaseFixture) {
     assert_eq!(records.count_events(&reaped[0], "LEASE_EXPIRED").unwrap(), 1);
 }
 
-/// Runs each test of leases on both engines, with a clock that the test sets.
-macro_rules! lease_suite {
-    ($($test:ident)*) => {
-        mod sqlite_leases {
-            $(#[test]
-            fn $test() {
-                super::$test(&super::LeaseFixture::sqlite());
-            })*
-        }
-        mod postgres_leases {
-            $(#[test]
-            fn $test() {
-                if let Some(fixture) = super::LeaseFixture::postgres() {
-                    super::$test(&fixture);
-                }
-            })*
-        }
-    };
-}
-
 lease_suite! {
+    sqlite_leases postgres_leases:
     a_claim_names_its_server_and_counts_the_active_jobs_of_all
     a_renewal_returns_orders_and_the_stop_request
     a_lease_is_renewed_late_unless_the_job_was_taken_away

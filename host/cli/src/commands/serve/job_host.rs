@@ -1,0 +1,97 @@
+//! The part of a process that places and runs jobs, which servers and workers have in common.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_clock::Clock;
+use saggar_device::DeviceInfo;
+use saggar_fetch::FetchPolicy;
+use saggar_jobs::worker::WorkerLocations;
+use saggar_jobs::{JobService, LocalLauncher, SchedulerConfig};
+use saggar_metrics::MetricsRegistry;
+use saggar_store::records::HostOffer;
+use saggar_store::{ObjectStorage, StateDir};
+
+use super::object_storage;
+use super::shared_records::{self, ServerRecords};
+use crate::args::DatabaseArgs;
+use crate::exit::CliError;
+
+/// What a host of jobs is made of.
+#[derive(Debug)]
+pub(in crate::commands) struct JobHostParts<'a> {
+    /// The state directory, which is locked.
+    pub(in crate::commands) home: &'a StateDir,
+    /// The directory of model versions.
+    pub(in crate::commands) models_dir: &'a Path,
+    /// The database, and the host's name.
+    pub(in crate::commands) database: &'a DatabaseArgs,
+    /// The address of the store of objects; `None` for files of the state directory.
+    pub(in crate::commands) objects: Option<&'a str>,
+    /// The open records.
+    pub(in crate::commands) records: ServerRecords,
+    /// The pools, queues and limits.
+    pub(in crate::commands) scheduler_config: SchedulerConfig,
+    /// Maximum bytes of everything that is stored.
+    pub(in crate::commands) storage_quota: Option<u64>,
+    /// What data steps can fetch.
+    pub(in crate::commands) fetch: FetchPolicy,
+    /// Maximum time without a heartbeat of an attempt's process.
+    pub(in crate::commands) worker_silence: Duration,
+    /// What the host offers.
+    pub(in crate::commands) offer: HostOffer,
+    pub(in crate::commands) clock: Arc<dyn Clock>,
+    pub(in crate::commands) metrics: Arc<MetricsRegistry>,
+}
+
+/// The jobs of a host, and the store of their objects.
+#[derive(Debug)]
+pub(in crate::commands) struct JobHost {
+    pub(in crate::commands) jobs: JobService,
+    pub(in crate::commands) objects: ObjectStorage,
+}
+
+impl JobHostParts<'_> {
+    /// Assembles the jobs. `program` runs their attempts. No job runs before `JobService::run`.
+    ///
+    /// # Errors
+    /// Fails if the address of the store of objects or the host's name is not valid, or a file of the state directory cannot
+    /// be read or written.
+    pub(in crate::commands) fn assemble(self, program: &Path) -> Result<JobHost, CliError> {
+        let JobHostParts { home, models_dir, storage_quota, .. } = self;
+        let ServerRecords { records, keys } = self.records;
+        let objects = object_storage::open(self.objects, home)?;
+        let server = shared_records::identify_server(self.database, home, models_dir, &objects)?;
+        let locations = WorkerLocations {
+            home: home.root().to_owned(),
+            models: models_dir.to_owned(),
+            storage_quota,
+            objects: self.objects.map(str::to_owned),
+        };
+        let launcher = Arc::new(LocalLauncher { program: program.to_owned(), locations });
+        let config = self.scheduler_config;
+        let jobs = JobService::new(records, self.clock, self.metrics, launcher, home.job_files(), config)
+            .with_server(server)
+            .with_host_offer(self.offer)
+            .with_keys(keys)
+            .with_storage_quota(storage_quota, home.clone(), models_dir.to_owned())
+            .with_fetch_policy(self.fetch)
+            .with_worker_silence(self.worker_silence);
+        Ok(JobHost { jobs, objects })
+    }
+}
+
+/// Is called with the devices of the machine when they were found.
+pub(super) type DevicesFound = Arc<dyn Fn(&[DeviceInfo]) + Send + Sync>;
+
+/// Returns what tells the placement of jobs which devices this host has. A server without other hosts places every job,
+/// whose attempt then names the missing device.
+pub(super) fn report_devices(is_shared: bool, jobs: &JobService) -> DevicesFound {
+    let jobs = jobs.clone();
+    Arc::new(move |devices| {
+        if is_shared && !devices.is_empty() {
+            jobs.set_host_devices(devices.iter().map(|device| device.name.clone()).collect());
+        }
+    })
+}

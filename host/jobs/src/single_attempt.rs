@@ -1,0 +1,98 @@
+//! Runs one attempt of one job in a process that a batch system started, and then ends.
+
+use std::sync::Arc;
+
+use saggar_store::records::{JobRecord, JobState};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::JobService;
+use crate::error::JobError;
+use crate::host_keeper;
+use crate::lease_keeper;
+use crate::placement::PlacementDecision;
+use crate::queue_snapshot::QueueSnapshot;
+use crate::scheduler::{POLL_INTERVAL, claim_among, forward_stop_requests, start_attempt};
+use crate::transport::UnixWorkerListener;
+
+/// The outcome of a process that was to run one attempt.
+#[derive(Clone, Debug)]
+pub enum SingleAttempt {
+    /// The job is not queued: another process runs it, or it is over or paused.
+    NotQueued(Box<JobRecord>),
+    /// The job has to wait: its limits do not allow it to start, or this host does not fit. The text is the reason.
+    MustWait(Box<JobRecord>, String),
+    /// The attempt ran, and the job is in this state.
+    Ran(Box<JobRecord>),
+}
+
+impl JobService {
+    /// Claims the job with this name or identifier and runs one attempt of it to its end. If `shutdown` becomes true, the
+    /// attempt saves its state and the job is queued again.
+    ///
+    /// # Errors
+    /// `NotFound`; `Io` if the attempt's process cannot connect; `Records`.
+    pub async fn run_single_attempt(
+        &self,
+        job: &str,
+        mut shutdown: watch::Receiver<bool>,
+    ) -> Result<SingleAttempt, JobError> {
+        let shared = &self.shared;
+        if shared.gateway().is_err() {
+            shared.accept_workers(Box::new(UnixWorkerListener::bind()?));
+        }
+        let record = self.get(job).await?;
+        if record.state != JobState::Queued || record.is_paused {
+            return Ok(SingleAttempt::NotQueued(Box::new(record)));
+        }
+        // Key limits are read from the key file.
+        let look = QueueSnapshot::take(shared).await?;
+        let id = record.id.clone();
+        let claimed = claim_among(shared, move |job| job.id == id, |_| true).await?.pop();
+        let Some((claim, device)) = claimed else { return self.explain_wait(&record.id, &look).await };
+        // Aborted when they are dropped, after the attempt has ended.
+        let mut keepers = JoinSet::new();
+        if shared.records.is_shared() {
+            keepers.spawn(lease_keeper::renew_leases(Arc::clone(shared)));
+            keepers.spawn(host_keeper::keep_registered(Arc::clone(shared)));
+        }
+        let mut attempt = tokio::spawn(start_attempt(shared, claim, device));
+        let mut look = tokio::time::interval(POLL_INTERVAL);
+        let mut is_stopping = *shutdown.borrow();
+        loop {
+            if is_stopping {
+                shared.close();
+                self.shared.update_control(&record.id, |control| control.stop = true);
+            }
+            forward_stop_requests(shared).await;
+            tokio::select! {
+                ended = &mut attempt => {
+                    ended.map_err(std::io::Error::other)?;
+                    break;
+                }
+                _ = look.tick() => {}
+                changed = shutdown.changed(), if !is_stopping => is_stopping = changed.is_err() || *shutdown.borrow(),
+            }
+        }
+        drop(keepers);
+        if shared.records.is_shared() {
+            host_keeper::unregister(shared).await;
+        }
+        Ok(SingleAttempt::Ran(Box::new(self.get(&record.id).await?)))
+    }
+
+    /// Returns why a job was not claimed.
+    async fn explain_wait(&self, id: &str, look: &QueueSnapshot) -> Result<SingleAttempt, JobError> {
+        let record = self.get(id).await?;
+        if record.state != JobState::Queued || record.is_paused {
+            return Ok(SingleAttempt::NotQueued(Box::new(record)));
+        }
+        let decisions = look.decisions();
+        let decided = look.waiting.iter().zip(&decisions).find(|(job, _)| job.id == id).map(|(_, decision)| decision);
+        let reason = match decided {
+            Some(PlacementDecision::Wait { reason, .. }) => format!("{}: {}", reason.code, reason.sentence),
+            Some(PlacementDecision::Start { .. }) | None => "another process takes its slot".to_owned(),
+        };
+        Ok(SingleAttempt::MustWait(Box::new(record), reason))
+    }
+}
