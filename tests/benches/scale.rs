@@ -47,7 +47,13 @@ fn main() {
     println!("{HOSTS} hosts, {} groups of jobs; milliseconds\n", PROJECTS * PRIORITIES);
     println!(
         "{:>8} {:>12} {:>22} {:>22} {:>22} {:>22} {:>9}",
-        "queued", "submit p50", "look p50 / p99 / max", "claim p50 / p99 / max", "renew p50 / p99 / max", "list p50 / p99 / max", "server MB"
+        "queued",
+        "submit p50",
+        "look p50 / p99 / max",
+        "claim p50 / p99 / max",
+        "renew p50 / p99 / max",
+        "list p50 / p99 / max",
+        "server MB"
     );
     let lengths = if lengths.is_empty() { QUEUES.to_vec() } else { lengths };
     let goals: Vec<String> = lengths.into_iter().flat_map(measure).collect();
@@ -76,11 +82,20 @@ fn measure(length: u64) -> [String; 3] {
     let figures = load.stop();
     println!(
         "{length:>8} {:>12.1} {:>22} {:>22} {:>22} {:>22} {memory:>9.0}",
-        submit.percentile(50.0), figures.look, figures.claim, figures.renew, list
+        submit.percentile(50.0),
+        figures.look,
+        figures.claim,
+        figures.renew,
+        list
     );
     println!(
         "{:>8} {} claims in {:.0} s, {} jobs lost, {:.0} looks/s, {:.0} renewals/s",
-        "", figures.claimed, LOAD_TIME.as_secs_f64(), figures.lost, figures.look.per_second(LOAD_TIME), figures.renew.per_second(LOAD_TIME)
+        "",
+        figures.claimed,
+        LOAD_TIME.as_secs_f64(),
+        figures.lost,
+        figures.look.per_second(LOAD_TIME),
+        figures.renew.per_second(LOAD_TIME)
     );
     let goal = |what: &str, figure: f64, most: f64, unit: &str| {
         let met = if figure <= most { "met" } else { "NOT met" };

@@ -139,16 +139,16 @@ fn every_job_is_done_once_although_servers_are_killed_and_cut_off() {
     let Some(mut cluster) = TestCluster::start() else { return };
     let jobs = std::env::var("SAGGAR_CLUSTER_JOBS").map_or(9, |jobs| jobs.parse().unwrap());
     cluster.server(0).push_digits();
-    let calm: Vec<String> = (0..SEEDS).map(|seed| submit_training(cluster.server(0), &format!("calm{seed}"), seed)).collect();
+    let calm: Vec<String> =
+        (0..SEEDS).map(|seed| submit_training(cluster.server(0), &format!("calm{seed}"), seed)).collect();
     for job in &calm {
         assert_eq!(cluster.observer.wait_for_job(job)["state"], "SUCCEEDED");
     }
     let trainings: BTreeMap<u64, String> =
         (0..jobs).map(|at| (at, submit_training(cluster.server(0), &format!("shaken{at}"), at % SEEDS))).collect();
     let (mut losses, mut round, began) = (Vec::new(), 0_u64, Instant::now());
-    let is_over = |cluster: &TestCluster| {
-        trainings.values().all(|job| cluster.observer.job(job)["finished_ms"].is_u64())
-    };
+    let is_over =
+        |cluster: &TestCluster| trainings.values().all(|job| cluster.observer.job(job)["finished_ms"].is_u64());
     while !is_over(&cluster) {
         assert!(began.elapsed() < Duration::from_secs(60 * (5 + jobs)), "the jobs do not end");
         // A fixed sequence, in which each host is met after each other one.
@@ -179,7 +179,10 @@ fn every_job_is_done_once_although_servers_are_killed_and_cut_off() {
     let longest = idle.last().copied().unwrap_or_default();
     println!(
         "{jobs} jobs in {:.0} s and {attempts} attempts; {} losses of a server, {} of a running job; idle at most {:.1} s",
-        began.elapsed().as_secs_f64(), losses.len(), idle.len(), longest.as_secs_f64()
+        began.elapsed().as_secs_f64(),
+        losses.len(),
+        idle.len(),
+        longest.as_secs_f64()
     );
     assert!(!idle.is_empty(), "no server was lost while it ran a job");
     assert!(longest < TAKE_OVER_MAX, "{idle:?}");
@@ -203,9 +206,9 @@ fn the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing() {
     assert!(Path::new(&format!("/proc/{worker}")).exists(), "the worker computes on");
     cluster.hosts.heal(at);
     let healed = Instant::now();
-    cluster.observer.wait_for("the worker's end", |_| {
-        worker_processes(cluster.server(at).pid()).is_empty().then_some(())
-    });
+    cluster
+        .observer
+        .wait_for("the worker's end", |_| worker_processes(cluster.server(at).pid()).is_empty().then_some(()));
     println!("the worker ended {:.1} s after the healing", healed.elapsed().as_secs_f64());
     assert!(healed.elapsed() < FENCED_END_MAX, "{:?}", healed.elapsed());
     let log = cluster.log(at);

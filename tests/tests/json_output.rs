@@ -275,6 +275,8 @@ fn machine(session: &mut JsonSession<'_>) {
         "backup state.backup --home state",
         "restore state.backup --home restored",
         "upgrade-check --home restored",
+        "deploy kubernetes --image saggar:1 --objects s3://models/saggar",
+        "deploy helm chart --image saggar:1 --objects s3://models/saggar",
     ]);
     let echo = guest("echo");
     session.json(&format!("models push echo {}", echo.display()));

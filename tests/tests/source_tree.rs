@@ -7,7 +7,7 @@ use std::path::Path;
 use saggar_tests::{relative_path, root, source_files};
 
 /// The layer of each crate. A crate imports only crates of a lower layer.
-const FLOORS: [(&str, u32); 28] = [
+const FLOORS: [(&str, u32); 29] = [
     ("charts", 0),
     ("tensor", 0),
     ("clock", 0),
@@ -32,6 +32,7 @@ const FLOORS: [(&str, u32); 28] = [
     ("replay", 6),
     ("jobs", 7),
     ("serving", 7),
+    ("kubernetes", 8),
     ("pipelines", 8),
     ("sweeps", 8),
     ("serve", 9),

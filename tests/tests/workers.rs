@@ -110,15 +110,18 @@ fn a_joined_worker_is_listed_within_10_seconds_and_runs_jobs_of_the_server() {
     println!("listed {:.1} s after its start", took.as_secs_f64());
     assert!(took < JOIN_MAX, "{took:?}");
     let listed = cluster.listed("w1").unwrap();
-    assert_eq!((&listed["kind"], &listed["slots"], &listed["reserve"]), (&json!("worker"), &json!(2.0), &json!("none")));
+    assert_eq!(
+        (&listed["kind"], &listed["slots"], &listed["reserve"]),
+        (&json!("worker"), &json!(2.0), &json!("none"))
+    );
     assert_eq!(listed["labels"]["gpu"], "a100");
     assert_eq!(listed["labels"]["preemptible"], "false");
     assert_eq!(cluster.listed("a").unwrap()["kind"], "server");
     let table = cluster.server.saggar_ok(&["ps", "--workers"]);
     assert!(table.contains("w1") && table.contains("gpu=a100") && table.contains("0 of 2"), "{table}");
-    cluster.server.wait_for("the gauge", |server| {
-        (server.metric("saggar_hosts{state=\"READY\"}") == Some(2.0)).then_some(())
-    });
+    cluster
+        .server
+        .wait_for("the gauge", |server| (server.metric("saggar_hosts{state=\"READY\"}") == Some(2.0)).then_some(()));
     cluster.server.push_digits();
     let job = cluster.train("digits", &["--label", "gpu=a100"]);
     cluster.wait_until_running(&job, 1);
@@ -144,7 +147,8 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let reader = create_key(&cluster.home("a"), &["reader", "--scope", "jobs:write", "--database", cluster.database.url()]);
+    let reader =
+        create_key(&cluster.home("a"), &["reader", "--scope", "jobs:write", "--database", cluster.database.url()]);
     let refused = cluster.server.wait_for("the new key", |server| {
         let (code, said) = join(server.url(), &reader);
         said.contains("admin").then_some((code, said))
@@ -171,9 +175,9 @@ fn a_training_continues_with_equal_weights_when_its_worker_is_stopped_or_killed(
     let calm = cluster.train("calm", &[]);
     assert_eq!(cluster.server.wait_for_job(&calm)["state"], "SUCCEEDED");
     let mut take_owner = || {
-        let owner = cluster.server.wait_for("the owner", |_| {
-            workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1)
-        });
+        let owner = cluster
+            .server
+            .wait_for("the owner", |_| workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1));
         workers.remove(owner)
     };
     let job = cluster.train("shaken", &[]);
@@ -188,9 +192,9 @@ fn a_training_continues_with_equal_weights_when_its_worker_is_stopped_or_killed(
     assert_eq!(cluster.reasons(&job)[0], "HOST_SHUTDOWN");
     workers.push(cluster.join("w3", &[]));
     let mut take_owner = || {
-        let owner = cluster.server.wait_for("the owner", |_| {
-            workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1)
-        });
+        let owner = cluster
+            .server
+            .wait_for("the owner", |_| workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1));
         workers.remove(owner)
     };
     let owner = take_owner();

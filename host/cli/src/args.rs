@@ -7,6 +7,9 @@ mod chart;
 mod compile_child;
 mod data;
 mod database;
+mod deploy;
+#[cfg(test)]
+mod deployed_commands;
 mod help;
 #[cfg(test)]
 mod hints;
@@ -50,6 +53,7 @@ pub(crate) use data::{
     DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs, RecipeCommand,
 };
 pub(crate) use database::{DatabaseArgs, DatabaseUrl};
+pub(crate) use deploy::{DeployCommand, DeployHelmArgs, DeployInstallationArgs, DeployKubernetesArgs};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
 pub(crate) use job::{
@@ -207,6 +211,9 @@ pub(crate) enum CliCommand {
     Restore(RestoreArgs),
     /// Say whether this program can open a state directory, and what it would change in it, without changing anything.
     UpgradeCheck(UpgradeCheckArgs),
+    /// Write manifests for Kubernetes, or a Helm chart, of servers and workers.
+    #[command(subcommand)]
+    Deploy(DeployCommand),
     /// Build a plugin into a component.
     Build(BuildArgs),
     /// Show how the compiler compiles the graphs of a plugin or a model.

@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod deploy;
 pub(crate) mod dev;
 pub(crate) mod devices;
 pub(crate) mod doctor;

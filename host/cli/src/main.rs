@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
 
-use args::{BenchCommand, Cli, CliCommand, WorkerCommand};
+use args::{BenchCommand, Cli, CliCommand, DeployCommand, WorkerCommand};
 use exit::CliError;
 use output::CliOutput;
 use server::ServerAddress;
@@ -105,6 +105,7 @@ fn is_local(command: &CliCommand) -> bool {
             | CliCommand::Backup(_)
             | CliCommand::Restore(_)
             | CliCommand::UpgradeCheck(_)
+            | CliCommand::Deploy(_)
             | CliCommand::Build(_)
             | CliCommand::Init(_)
             | CliCommand::Inspect(_)
@@ -186,6 +187,8 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),
         CliCommand::Restore(args) => commands::backup::restore(&args, output).map(|()| 0),
         CliCommand::UpgradeCheck(args) => commands::upgrade_check::upgrade_check(&args, output).map(|()| 0),
+        CliCommand::Deploy(DeployCommand::Kubernetes(args)) => commands::deploy::kubernetes(&args, output).map(|()| 0),
+        CliCommand::Deploy(DeployCommand::Helm(args)) => commands::deploy::helm(&args, output).map(|()| 0),
         CliCommand::Build(args) => commands::build::build(&args, output).map(|()| 0),
         CliCommand::Inspect(args) => commands::inspect::inspect(&args, output).map(|()| 0),
         CliCommand::Init(args) => commands::init::init(&args, output).map(|()| 0),

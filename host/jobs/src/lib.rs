@@ -9,6 +9,8 @@ mod attempt_recorder;
 mod commands;
 pub mod credentials;
 mod effects;
+pub mod engine;
+mod engine_jobs;
 pub mod error;
 mod gateway;
 mod gauges;
@@ -66,6 +68,7 @@ use tokio::sync::watch;
 pub use commands::{JobSubmission, restart_spec};
 pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
+pub use engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 pub use error::{JobError, SchedulerConfigError, SpecError};
 pub use hosts::HostWithJobs;
 pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
@@ -199,6 +202,13 @@ impl JobService {
     #[must_use]
     pub fn with_fetch_policy(self, policy: FetchPolicy) -> JobService {
         self.shared.set_fetch_policy(policy);
+        self
+    }
+
+    /// Lets an engine start the workers of a pool, which the scheduler's configuration names as an engine's.
+    #[must_use]
+    pub fn with_engine(self, pool: &str, engine: Arc<dyn WorkerEngine>) -> JobService {
+        self.shared.engines.add(pool, engine);
         self
     }
 

@@ -79,7 +79,8 @@ pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
                 PlacementDecision::Wait { position: *position, reason: StateReason::new(code, sentence), evict }
             }
         });
-        let starts = matches!(verdicts.last(), Some(PlacementDecision::Start { .. }));
+        // Jobs that an engine starts stay in the queue until their workers claim them.
+        let starts = matches!(verdicts.last(), Some(PlacementDecision::Start { pool, .. }) if !situation.layout.engine_pools.contains(pool));
         if starts && situation.state.unread_after.contains(&job.id) {
             break;
         }
@@ -137,8 +138,9 @@ impl<'a> SlotLedger<'a> {
         }
         for job in &situation.state.running {
             floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
-            // Another server's pools are its own, also if they have the same names.
-            if job.server_id != situation.server.id {
+            // Another server's pools are its own, also if they have the same names. Those of an engine are common.
+            let is_engines = situation.layout.engine_pools.contains(&job.pool);
+            if job.server_id != situation.server.id && !is_engines {
                 continue;
             }
             let slots = job.demand.slots_milli;

@@ -94,5 +94,6 @@ pub(crate) fn placement_query<'a>(
     now_ms: u64,
 ) -> PlacementQuery<'a> {
     let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
-    PlacementQuery { server, job: None, with_other_servers, with_usage, now_ms }
+    let with_common_pools = !layout.engine_pools.is_empty();
+    PlacementQuery { server, job: None, with_common_pools, with_other_servers, with_usage, now_ms }
 }

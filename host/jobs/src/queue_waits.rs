@@ -76,7 +76,7 @@ impl QueueWaitLister {
         for job in visible.state.running.iter_mut().filter(|job| !sees(&job.project)) {
             job.name = REDACTED_JOB_NAME.to_owned();
         }
-        decide(visible).await.map(|(waits, _)| waits)
+        decide(shared, visible).await.map(|(waits, _)| waits)
     }
 
     /// Returns the newest listing if the queue is long and it is not too old, and begins to read the next one if it is
@@ -105,7 +105,7 @@ impl QueueWaitLister {
     async fn read(&self, shared: &Arc<SharedState>) -> Result<QueueListing, JobError> {
         let mut pace = RefreshPace::default();
         let read = async {
-            let (waits, snapshot) = decide(QueueSnapshot::read_whole(shared).await?).await?;
+            let (waits, snapshot) = decide(shared, QueueSnapshot::read_whole(shared).await?).await?;
             Ok::<_, JobError>(QueueListing { snapshot: Arc::new(snapshot), waits })
         };
         let listing = pace.measure(read).await?;
@@ -117,13 +117,15 @@ impl QueueWaitLister {
 }
 
 /// Decides about every job, on a thread that may take its time: a hundred thousand jobs can be queued.
-async fn decide(snapshot: QueueSnapshot) -> Result<(QueueWaits, QueueSnapshot), JobError> {
+async fn decide(shared: &Arc<SharedState>, snapshot: QueueSnapshot) -> Result<(QueueWaits, QueueSnapshot), JobError> {
+    let shared = Arc::clone(shared);
     let decide = move || {
         let waits = snapshot.state.waiting.iter().zip(snapshot.decisions()).map(|(job, verdict)| match verdict {
             PlacementDecision::Wait { position, reason, .. } => (job.id.clone(), QueueWait { position, reason }),
             PlacementDecision::Start { .. } => {
-                // It is about to start.
-                (job.id.clone(), QueueWait { position: 1, reason: job.reason.clone() })
+                // It is about to start, here or by an engine.
+                let reason = shared.engines.reason(&job.id).unwrap_or_else(|| job.reason.clone());
+                (job.id.clone(), QueueWait { position: 1, reason })
             }
         });
         (Arc::new(waits.collect()), snapshot)

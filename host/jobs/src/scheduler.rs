@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_store::records::{
-    ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueuedJob,
-    StateReason,
+    ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
+    PlacementQuery, PlacementState, QueuedJob, StateReason,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::REDACTED_JOB_NAME;
 use crate::attempt_control::AttemptControl;
+use crate::engine_jobs;
 use crate::error::JobError;
 use crate::gauges;
 use crate::host_keeper;
@@ -38,6 +39,9 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
         leases.spawn(lease_keeper::renew_leases(Arc::clone(&shared)));
         leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
         leases.spawn(host_keeper::keep_registered(Arc::clone(&shared)));
+    }
+    if !shared.scheduler_config().engine_pools.is_empty() {
+        leases.spawn(engine_jobs::follow_engine_jobs(Arc::clone(&shared)));
     }
     let mut look = tokio::time::interval(POLL_INTERVAL);
     let mut gauges_pace = RefreshPace::default();
@@ -83,7 +87,7 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
     }
     let decisions = look.decisions();
     let changes = |decision: &PlacementDecision| match decision {
-        PlacementDecision::Start { .. } => true,
+        PlacementDecision::Start { pool, .. } => !look.layout.engine_pools.contains(pool),
         PlacementDecision::Wait { evict, .. } => !evict.is_empty(),
     };
     if decisions.iter().any(changes) {
@@ -132,7 +136,7 @@ pub(crate) async fn claim_among(
             let mut placements = JobPlacements::default();
             for (job, decision) in state.waiting.iter().zip(placement::place_jobs(&input)) {
                 match decision {
-                    PlacementDecision::Start { pool, .. } if can_start(job) => {
+                    PlacementDecision::Start { pool, .. } if can_start(job) && !config.engine_pools.contains(&pool) => {
                         placements.start.push(PlacedJob { id: job.id.clone(), pool });
                     }
                     PlacementDecision::Start { .. } => {}

@@ -1,6 +1,6 @@
 //! The scheduler's configuration: pools of slots, queues that use pools in order, and limits of keys and projects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_project::is_valid_name;
 use saggar_store::records::{HostLabels, HostOffer, HostReserve};
@@ -52,6 +52,8 @@ pub struct ResourceQuota {
 pub struct SchedulerConfig {
     /// The pools by name.
     pub pools: BTreeMap<String, SlotPool>,
+    /// The names of pools whose workers an engine starts. Their slots belong to no server.
+    pub engine_pools: BTreeSet<String>,
     /// The queues by name.
     pub queues: BTreeMap<String, JobQueue>,
     /// The limits by project.
@@ -67,6 +69,7 @@ impl SchedulerConfig {
         let queue = JobQueue { pools: vec![ANY_POOL.to_owned()], spill: true, max_running_jobs: None };
         SchedulerConfig {
             pools: BTreeMap::from([(ANY_POOL.to_owned(), any)]),
+            engine_pools: BTreeSet::new(),
             queues: BTreeMap::from([(DEFAULT_QUEUE.to_owned(), queue)]),
             projects: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -87,6 +90,13 @@ impl SchedulerConfig {
             || self.projects.values().chain(self.owners.values()).any(|quota| quota.max_running_jobs.is_some())
     }
 
+    /// Makes a pool one whose workers an engine starts.
+    #[must_use]
+    pub fn with_engine_pool(mut self, name: &str) -> SchedulerConfig {
+        self.engine_pools.insert(name.to_owned());
+        self
+    }
+
     /// Returns whether a project or a key has a limit of device seconds, so that placement needs their usage.
     pub fn limits_usage(&self) -> bool {
         self.projects.values().chain(self.owners.values()).any(|quota| quota.gpu_seconds.is_some())
@@ -96,6 +106,7 @@ impl SchedulerConfig {
     pub fn slots_offered(&self, host: &HostOffer) -> u32 {
         let is_offered = |(name, pool): &(&String, &SlotPool)| {
             *name != NOTEBOOK_QUEUE
+                && !self.engine_pools.contains(*name)
                 && host.missing_labels(&pool.labels).is_empty()
                 && pool.device.as_deref().is_none_or(|device| host.has_device(device))
         };

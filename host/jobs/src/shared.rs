@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::attempt_control::AttemptControl;
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
+use crate::engine_jobs::EnginePools;
 use crate::error::JobError;
 use crate::gateway::WorkerGateway;
 use crate::held_leases::HeldLeases;
@@ -61,6 +62,8 @@ pub(crate) struct SharedState {
     pub(crate) notebooks: RunningNotebooks,
     /// The leases of the attempts that run here.
     pub(crate) leases: HeldLeases,
+    /// The engines of pools, and what they say about waiting jobs.
+    pub(crate) engines: EnginePools,
     host: Mutex<Arc<HostOffer>>,
     /// Notified when the host offers something else.
     pub(crate) host_changed: Notify,
@@ -112,6 +115,7 @@ impl SharedState {
             tracer: OnceLock::new(),
             notebooks: RunningNotebooks::default(),
             leases: HeldLeases::default(),
+            engines: EnginePools::default(),
             host: Mutex::default(),
             host_changed: Notify::new(),
             drained: watch::Sender::new(false),

@@ -87,7 +87,8 @@ impl JobService {
             return Ok(SingleAttempt::NotQueued(Box::new(record)));
         }
         let decisions = look.decisions();
-        let decided = look.state.waiting.iter().zip(&decisions).find(|(job, _)| job.id == id).map(|(_, decision)| decision);
+        let decided =
+            look.state.waiting.iter().zip(&decisions).find(|(job, _)| job.id == id).map(|(_, decision)| decision);
         let reason = match decided {
             Some(PlacementDecision::Wait { reason, .. }) => format!("{}: {}", reason.code, reason.sentence),
             Some(PlacementDecision::Start { .. }) | None => "another process takes its slot".to_owned(),

@@ -30,10 +30,11 @@ pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
     BatchingSettings, CheckpointPolicy, DeviceRequest, ExpandedStep, GpuRequest, InstanceRange, JOB_OPTIMIZATIONS,
-    MODEL_OPTIMIZATIONS, MinimumUtilization, ModelKeepAlive, ModelSection, PRECISIONS, PipelineSection,
-    PipelineStepSection, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest, ProjectQuota, ProjectSection,
-    QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings, RequestQueueSettings, ResponseCacheSettings,
-    RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode, TaskSection, project_name,
+    KubernetesPoolSection, MODEL_OPTIMIZATIONS, MinimumUtilization, ModelKeepAlive, ModelSection, PRECISIONS,
+    PipelineSection, PipelineStepSection, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest,
+    ProjectQuota, ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings,
+    RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode,
+    TaskSection, project_name,
 };
 pub use name::{LABEL_RULE, is_label, is_valid_name};
 pub use parameter::{ParameterDeclaration, ParameterType};

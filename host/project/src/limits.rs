@@ -34,3 +34,5 @@ pub const PIPELINE_PARAMS_MAX: usize = 100;
 pub const PIPELINE_TEXT_BYTES_MAX: usize = 16 << 10;
 /// Depth of pipelines in pipelines.
 pub const PIPELINE_DEPTH_MAX: usize = 8;
+/// Devices of one kind in a job of an engine.
+pub const ENGINE_LIMIT_MAX: u32 = 64;

@@ -1,6 +1,7 @@
 //! The checked content of a project file: every key is known, every referenced name exists, every limit is above zero
 //! and has a unit.
 
+mod kubernetes_pool;
 mod model;
 mod pipeline;
 mod plugin;
@@ -18,6 +19,7 @@ use crate::limits::MANIFEST_BYTES_MAX;
 use crate::manifest_table::ManifestTable;
 use crate::parse_report::{ParseReport, TableKind};
 
+pub use kubernetes_pool::KubernetesPoolSection;
 pub use model::{
     BatchingSettings, InstanceRange, ModelKeepAlive, ModelSection, RecordingSettings, RequestQueueSettings,
     ResponseCacheSettings,

@@ -353,7 +353,8 @@ impl ApiError {
     /// Logs the cause of an internal error.
     fn log_cause(&self) {
         let ErrorMapping { status, code, .. } = self.mapping();
-        let is_logged = matches!(code, ErrorCode::DiskFull | ErrorCode::StoreUnavailable | ErrorCode::DatabaseUnavailable);
+        let is_logged =
+            matches!(code, ErrorCode::DiskFull | ErrorCode::StoreUnavailable | ErrorCode::DatabaseUnavailable);
         if status == StatusCode::INTERNAL_SERVER_ERROR || is_logged {
             let cause = match self {
                 ApiError::Import(ImportError::Internal { cause })

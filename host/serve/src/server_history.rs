@@ -44,10 +44,7 @@ impl ActiveJobs {
     fn gauges(&self) -> impl Iterator<Item = (HistoryKey, f64)> {
         self.counts.iter().flat_map(|(project, &(running, queued))| {
             let key = |quantity| (quantity, HistorySubject::Project(project.clone()));
-            [
-                (key(HistoryQuantity::JobsRunning), running as f64),
-                (key(HistoryQuantity::JobsQueued), queued as f64),
-            ]
+            [(key(HistoryQuantity::JobsRunning), running as f64), (key(HistoryQuantity::JobsQueued), queued as f64)]
         })
     }
 }

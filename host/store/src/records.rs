@@ -49,8 +49,9 @@ pub use job::{
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacedPreemption, PlacementQuery, PlacementState, QueueCount, ROOM_CLAIM_MS, RunningCount, ServerIdentity,
+    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
+    PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, ROOM_CLAIM_MS, RunningCount,
+    ServerIdentity,
 };
 pub use log::{LogChunk, LogRecords};
 pub use membership::{JobMembership, StepMembership, TrialMembership};

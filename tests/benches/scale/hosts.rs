@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use saggar_jobs::placement::{PlacementDecision, PlacementInput, place_jobs};
 use saggar_jobs::SchedulerConfig;
+use saggar_jobs::placement::{PlacementDecision, PlacementInput, place_jobs};
 use saggar_store::RecordError;
 use saggar_store::records::{
-    self, HostOffer, JobLease, JobPlacements, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery, PlacementState,
-    ServerIdentity, StateReason,
+    self, HostOffer, JobLease, JobPlacements, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery,
+    PlacementState, ServerIdentity, StateReason,
 };
 
 use crate::samples::LatencySamples;
@@ -107,13 +107,7 @@ fn run_hosts(records: &dyn JobRecords, thread: usize, stop: &AtomicBool) -> Host
 }
 
 impl SimulatedHost {
-    fn step(
-        &mut self,
-        records: &dyn JobRecords,
-        layout: &SchedulerConfig,
-        figures: &mut HostFigures,
-        turn: &mut u32,
-    ) {
+    fn step(&mut self, records: &dyn JobRecords, layout: &SchedulerConfig, figures: &mut HostFigures, turn: &mut u32) {
         let now = Instant::now();
         if let Some((lease, _)) = self.running.take_if(|(_, end)| *end <= now) {
             match records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), unix_ms()) {
@@ -139,7 +133,8 @@ impl SimulatedHost {
         self.next_look = now + LOOK_INTERVAL;
         let now_ms = unix_ms();
         let server = &self.identity;
-        let query = PlacementQuery { server, job: None, with_other_servers: false, with_usage: false, now_ms };
+        let (with_common_pools, with_other_servers, with_usage) = (false, false, false);
+        let query = PlacementQuery { server, job: None, with_common_pools, with_other_servers, with_usage, now_ms };
         let host = HostOffer::default();
         let place = |state: &PlacementState| {
             let input = PlacementInput { layout, state, server, host: &host, hosts: &[], now_ms };

@@ -44,7 +44,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Data", &["data"]),
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
-    ("Maintain", &["backup", "restore", "upgrade-check"]),
+    ("Maintain", &["backup", "restore", "upgrade-check", "deploy"]),
     ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "health", "version"]),
     ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
@@ -217,6 +217,18 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("verify", &["saggar verify answer.http", "saggar verify answer.http --recompute -i image=@seven.png"]),
     ("backup", &["saggar backup saggar-backup.tar --home /var/lib/saggar"]),
     ("restore", &["saggar restore saggar-backup.tar --home /var/lib/saggar"]),
+    (
+        "deploy kubernetes",
+        &[
+            "saggar deploy kubernetes --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar",
+            "saggar deploy kubernetes --namespace ml --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar \
+             --workers 4 --gpu nvidia --ingress saggar.example.com",
+        ],
+    ),
+    (
+        "deploy helm",
+        &["saggar deploy helm chart --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar"],
+    ),
     ("upgrade-check", &["saggar upgrade-check --home /var/lib/saggar"]),
     ("secret", &["saggar secret set hub-token --project vision < token.txt", "saggar secret ls"]),
     ("secret set", &["saggar secret set hub-token --project vision < token.txt"]),
@@ -240,7 +252,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
     (
         "worker",
-        &["saggar worker join https://server.example.com:5000 --key sgr_... --label gpu=a100", "saggar worker drain gpu-1"],
+        &[
+            "saggar worker join https://server.example.com:5000 --key sgr_... --label gpu=a100",
+            "saggar worker drain gpu-1",
+        ],
     ),
     (
         "worker join",

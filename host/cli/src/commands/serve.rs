@@ -1,6 +1,7 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker attempt`.
 
 mod addresses;
+mod engines;
 mod graph_inspector;
 pub(super) mod job_host;
 mod join_settings;
@@ -148,7 +149,7 @@ impl ServerParts {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(MetricsRegistry::new());
         let observer = telemetry::start_telemetry(args, &metrics)?;
-        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota } =
+        let ServerConfig { scheduler_config: layout, settings, recordings, models_dir, storage_quota, engine_pools } =
             ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
@@ -173,6 +174,7 @@ impl ServerParts {
         };
         let jobs = host.assemble(&program)?.with_tracer(observer.tracer.clone());
         let join_settings = join_settings::join_settings(args, storage_quota)?;
+        let jobs = engines::with_engines(jobs, &engine_pools, args, join_settings.as_ref())?;
         let without = args.without.of_server()?;
         let (host, children) = plugin_engine(home, &program, without)?;
         let memory = MemoryLimits::from_args(args, device.current().info());

@@ -35,7 +35,13 @@ pub(super) fn pools_on_host<'a>(
         let sentence = format!("no pool of queue {} takes device {}", demand.queue, demand.device);
         return Err(("NO_SUCH_DEVICE", sentence));
     }
-    let is_offered = |(_, pool): &&(&str, &SlotPool)| {
+    // The workers of an engine's pool are on hosts that do not exist yet, and have the labels of the pool.
+    let is_engines = |name: &str| situation.layout.engine_pools.contains(name);
+    let is_offered = |(name, pool): &&(&str, &SlotPool)| {
+        if is_engines(name) {
+            let has = |(label, value): (&String, &String)| pool.labels.get(label) == Some(value);
+            return demand.labels.iter().all(has) && pool.reserve.admits(demand);
+        }
         let host = situation.host;
         host.missing_labels(&demand.labels).is_empty()
             && host.missing_labels(&pool.labels).is_empty()
@@ -47,7 +53,9 @@ pub(super) fn pools_on_host<'a>(
     if offered.is_empty() {
         return Err(wait_for_host(job, &accepting, situation));
     }
-    let has_device = |(_, pool): &(&str, &SlotPool)| situation.host.has_device(&pool.device_for(&demand.device));
+    let has_device = |(name, pool): &(&str, &SlotPool)| {
+        is_engines(name) || situation.host.has_device(&pool.device_for(&demand.device))
+    };
     let present: Vec<_> = offered.iter().copied().filter(has_device).collect();
     if present.is_empty() {
         let own = format!("no pool of queue {} has device {} on this host", demand.queue, demand.device);

@@ -346,7 +346,8 @@ fn place_in_parts(layout: &SchedulerConfig, jobs: &[QueuedJob], read_max: usize)
         for (job, verdict) in state.waiting.iter().zip(verdicts) {
             let PlacementDecision::Start { pool, .. } = verdict else { continue };
             left.retain(|other| other.id != job.id);
-            running_jobs.push(ActiveJob { project: job.project.clone(), ..running(&job.id, &pool, job.demand.clone()) });
+            running_jobs
+                .push(ActiveJob { project: job.project.clone(), ..running(&job.id, &pool, job.demand.clone()) });
             started.insert(job.id.clone(), pool);
         }
         if started.len() == before {

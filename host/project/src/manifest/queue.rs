@@ -7,6 +7,7 @@ use crate::manifest_table::ManifestTable;
 use crate::manifest_value::ManifestValue;
 use crate::parse_report::TableKind;
 
+use super::kubernetes_pool::{KubernetesPoolSection, read_kubernetes_pool};
 use super::run_options::{is_device_name, read_labels};
 
 /// A queue of jobs.
@@ -23,10 +24,12 @@ pub struct QueueSection {
 /// A pool of slots on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSection {
-    /// Device name: `cpu`, `vulkan:0`.
-    pub device: String,
+    /// Device name: `cpu`, `vulkan:0`. `None` if an engine runs the jobs, each on the device that it requests.
+    pub device: Option<String>,
     /// Number of slots for jobs.
     pub slots: f64,
+    /// The jobs run as Kubernetes Jobs.
+    pub kubernetes: Option<KubernetesPoolSection>,
     /// The labels that a host must have to offer these slots.
     pub labels: BTreeMap<String, String>,
     /// Whether only preemptible jobs run in it.
@@ -76,16 +79,21 @@ fn read_pool_names(item: &ManifestValue<'_>) -> Option<Vec<String>> {
 }
 
 pub(super) fn read_pool(table: &ManifestTable<'_>) -> Option<PoolSection> {
-    let device = table.required("device", "device = \"vulkan:0\"", |item| match item.text()? {
+    let read_device = |item: &ManifestValue<'_>| match item.text()? {
         device if is_device_name(device) && !matches!(device, "auto") => Some(device.to_owned()),
         _ => item.report_expected("cpu, gpu or a device's name such as vulkan:0"),
-    });
+    };
+    let kubernetes = table.optional("kubernetes", |item| read_kubernetes_pool(&item.table()?));
+    let device = match table.get("kubernetes") {
+        Some(_) => Some(table.optional("device", read_device)),
+        None => table.required("device", "device = \"vulkan:0\"", read_device).map(Some),
+    };
     let slots = table.optional("slots", |item| item.positive(f64::from(SLOTS_MAX))).unwrap_or(1.0);
     let labels = table.optional("labels", read_labels).unwrap_or_default();
     let reserves = [("none", false), ("preemptible-only", true)];
     let is_preemptible_only = table.optional("reserve", |item| item.choice(&reserves)).unwrap_or(false);
     table.report_unknown_keys();
-    Some(PoolSection { device: device?, slots, labels, is_preemptible_only })
+    Some(PoolSection { device: device?, slots, kubernetes, labels, is_preemptible_only })
 }
 
 pub(super) fn read_quota(table: &ManifestTable<'_>) -> Option<ProjectQuota> {

@@ -80,9 +80,10 @@ fn join_settings(app: &AppState, version: &str) -> Result<WorkerSettingsDocument
     Ok(WorkerSettingsDocument { jobs, ..settings.clone() })
 }
 
-/// Adds the pools, queues and limits to the other settings. Notebooks run on servers only.
+/// Adds the pools, queues and limits to the other settings. Notebooks run on servers only, and the jobs of an engine's pools
+/// where the engine starts them.
 fn job_settings(config: &SchedulerConfig, settings: WorkerJobSettings) -> WorkerJobSettings {
-    let is_of_jobs = |name: &str| name != NOTEBOOK_QUEUE;
+    let is_of_jobs = |name: &str| name != NOTEBOOK_QUEUE && !config.engine_pools.contains(name);
     let pools = config.pools.iter().filter(|(name, _)| is_of_jobs(name)).map(|(name, pool)| {
         let settings = WorkerPoolSettings {
             device: pool.device.clone(),
@@ -92,9 +93,10 @@ fn job_settings(config: &SchedulerConfig, settings: WorkerJobSettings) -> Worker
         };
         (name.clone(), settings)
     });
-    let queues = config.queues.iter().filter(|(name, _)| is_of_jobs(name)).map(|(name, queue)| {
-        let (pools, spill, max_running_jobs) = (queue.pools.clone(), queue.spill, queue.max_running_jobs);
-        (name.clone(), WorkerQueueSettings { pools, spill, max_running_jobs })
+    let queues = config.queues.iter().filter(|(name, _)| *name != NOTEBOOK_QUEUE).filter_map(|(name, queue)| {
+        let pools: Vec<String> = queue.pools.iter().filter(|name| is_of_jobs(name)).cloned().collect();
+        let (spill, max_running_jobs) = (queue.spill, queue.max_running_jobs);
+        (!pools.is_empty()).then(|| (name.clone(), WorkerQueueSettings { pools, spill, max_running_jobs }))
     });
     let projects = config.projects.iter().map(|(name, quota)| {
         let (max_running_jobs, gpu_seconds) = (quota.max_running_jobs, quota.gpu_seconds);

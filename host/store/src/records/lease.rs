@@ -37,6 +37,8 @@ pub struct PlacementQuery<'a> {
     pub server: &'a ServerIdentity,
     /// The identifier of the only job that is placed; `None` for all that wait.
     pub job: Option<&'a str>,
+    /// Whether slots of pools are common to all servers, so that the jobs of all are read one by one.
+    pub with_common_pools: bool,
     /// Whether a limit counts the jobs that run on other servers.
     pub with_other_servers: bool,
     /// Whether a limit counts the earlier resource usage.
@@ -172,11 +174,7 @@ pub trait LeaseRecords: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns `Database`.
-    fn claim_placed(
-        &self,
-        query: &PlacementQuery<'_>,
-        place: PlaceJobs<'_>,
-    ) -> Result<Vec<PlacedClaim>, RecordError>;
+    fn claim_placed(&self, query: &PlacementQuery<'_>, place: PlaceJobs<'_>) -> Result<Vec<PlacedClaim>, RecordError>;
 
     /// Returns the numbers of unfinished jobs of each queue and project that has any, by name.
     ///

@@ -14,10 +14,7 @@ const REQUEST_THREADS: usize = 2;
 ///
 /// # Errors
 /// Fails if the address or an environment variable about it is not valid.
-pub(in crate::commands) fn open(
-    address: Option<&str>,
-    home: StateDir,
-) -> Result<(StateDir, ObjectStorage), CliError> {
+pub(in crate::commands) fn open(address: Option<&str>, home: StateDir) -> Result<(StateDir, ObjectStorage), CliError> {
     let Some(address) = address else {
         let objects = ObjectStorage::local(&home.objects()).map_err(store_error)?;
         return Ok((home, objects));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
-use saggar_project::{PROJECT_FILE, ProjectManifest};
+use saggar_project::{PROJECT_FILE, PoolSection, ProjectManifest};
 use saggar_serve::RecordingPolicy;
 use saggar_serving::ModelConfig;
 use saggar_store::records::HostReserve;
@@ -28,6 +28,8 @@ pub(super) struct ServerConfig {
     pub(super) models_dir: Option<PathBuf>,
     /// Maximum bytes of everything that is stored.
     pub(super) storage_quota: Option<u64>,
+    /// The pools whose workers an engine starts.
+    pub(super) engine_pools: BTreeMap<String, PoolSection>,
 }
 
 impl ServerConfig {
@@ -44,6 +46,7 @@ impl ServerConfig {
             recordings: BTreeMap::new(),
             models_dir: args.models.clone(),
             storage_quota: args.storage_quota,
+            engine_pools: BTreeMap::new(),
         };
         let path = match &args.config {
             Some(path) => path.as_path(),
@@ -73,15 +76,24 @@ impl ServerConfig {
             recordings,
             models_dir: self.models_dir.or(beside),
             storage_quota: self.storage_quota.or(manifest.quota.storage),
+            engine_pools: engine_pools(manifest),
         })
     }
+}
+
+fn engine_pools(manifest: &ProjectManifest) -> BTreeMap<String, PoolSection> {
+    let pools = manifest.pools.iter().filter(|(_, pool)| pool.kubernetes.is_some());
+    pools.map(|(name, pool)| (name.clone(), pool.clone())).collect()
 }
 
 fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> SchedulerConfig {
     for (name, pool) in &manifest.pools {
         let reserve = if pool.is_preemptible_only { HostReserve::PreemptibleOnly } else { HostReserve::None };
-        layout = layout.with_pool(name, Some(&pool.device), pool.slots);
+        layout = layout.with_pool(name, pool.device.as_deref(), pool.slots);
         layout = layout.with_pool_rules(name, pool.labels.clone(), reserve);
+        if pool.kubernetes.is_some() {
+            layout = layout.with_engine_pool(name);
+        }
     }
     for (name, queue) in &manifest.queues {
         let queue =

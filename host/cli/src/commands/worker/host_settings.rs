@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use saggar_fetch::{FetchPolicy, UrlPrefix};
+use saggar_jobs::engine::WORKER_SETTINGS_VARIABLE;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::scheduler_config::ANY_POOL;
 use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
@@ -14,16 +15,15 @@ use crate::args::WorkerOfferArgs;
 use crate::commands::devices::{PROBE_TIME_MAX, query_devices};
 use crate::exit::CliError;
 
-/// The variable with the settings of jobs, as JSON.
-pub(super) const SETTINGS_VARIABLE: &str = "SAGGAR_WORKER_SETTINGS";
-
 /// Reads the settings of jobs from the environment. Without them, there is the queue `default` with one slot.
 ///
 /// # Errors
 /// Fails if the variable is not valid.
 pub(super) fn job_settings() -> Result<Option<WorkerJobSettings>, CliError> {
-    let Some(text) = std::env::var(SETTINGS_VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
-    let bad = |error| CliError::invalid(format!("{SETTINGS_VARIABLE} is not the settings of a worker: {error}"));
+    let Some(text) = std::env::var(WORKER_SETTINGS_VARIABLE).ok().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let bad = |error| CliError::invalid(format!("{WORKER_SETTINGS_VARIABLE} is not the settings of a worker: {error}"));
     serde_json::from_str(&text).map(Some).map_err(bad)
 }
 

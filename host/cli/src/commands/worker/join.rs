@@ -10,11 +10,11 @@ use saggar_jobs::launcher::DATABASE_URL_VARIABLE;
 use saggar_rest::workers::{WorkerJoinRequest, WorkerSettingsDocument};
 use saggar_store::server_identity::is_server_name;
 
-use super::host_settings::SETTINGS_VARIABLE;
 use crate::args::{WorkerJoinArgs, WorkerOfferArgs};
 use crate::client::{ApiClient, RequestBody};
 use crate::exit::{self, CliError};
 use crate::logging;
+use saggar_jobs::engine::WORKER_SETTINGS_VARIABLE;
 
 /// Variables that choose the credentials of a bucket. If this host has one of them, the server's credentials are not used.
 const OWN_CREDENTIALS: [&str; 4] =
@@ -34,7 +34,8 @@ pub(super) fn join(args: &WorkerJoinArgs, client: &ApiClient) -> Result<(), CliE
     };
     let settings: WorkerSettingsDocument = client.post("/api/v1/workers/join", RequestBody::json(&request))?;
     tracing::info!(server = args.url, "the server gave its settings to this host");
-    let program = std::env::current_exe().map_err(|error| CliError::new(exit::UNEXPECTED, "program", error.to_string()))?;
+    let program =
+        std::env::current_exe().map_err(|error| CliError::new(exit::UNEXPECTED, "program", error.to_string()))?;
     let mut command = Command::new(program);
     command.args(["worker", "host"]).args(offer_arguments(&args.offer));
     if let Some(name) = &args.name {
@@ -67,7 +68,7 @@ fn set_environment(
         }
     }
     let jobs = serde_json::to_string(&settings.jobs).expect("settings are plain data");
-    command.env(SETTINGS_VARIABLE, jobs);
+    command.env(WORKER_SETTINGS_VARIABLE, jobs);
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
 use crate::records::lease::LEASE_MS;
 use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 use crate::records::{
-    AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, ServerIdentity, StateReason,
-    field_rules, id,
+    AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, ServerIdentity,
+    StateReason, field_rules, id,
 };
 
 /// Returns `Invalid` if the job's fields are not valid.

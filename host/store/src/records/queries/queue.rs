@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::row::{self, RUNNING_COLUMNS, WAITING_COLUMNS, WAITING_COLUMN_COUNT};
+use super::row::{self, RUNNING_COLUMNS, WAITING_COLUMN_COUNT, WAITING_COLUMNS};
 use super::usage_totals;
 use crate::digest::Digest;
 use crate::error::RecordError;
@@ -100,8 +100,9 @@ pub(super) fn counts(tx: &dyn SqlSession) -> TransactionResult<Vec<QueueCount>> 
 
 /// Reads what a placement needs.
 pub(super) fn placement_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> TransactionResult<PlacementState> {
-    let mut state = PlacementState { running: running_jobs(tx, Some(query.server))?, ..PlacementState::default() };
-    if query.with_other_servers {
+    let own = (!query.with_common_pools).then_some(query.server);
+    let mut state = PlacementState { running: running_jobs(tx, own)?, ..PlacementState::default() };
+    if query.with_other_servers && !query.with_common_pools {
         state.running_elsewhere = running_elsewhere(tx, query.server)?;
     }
     if query.with_usage {

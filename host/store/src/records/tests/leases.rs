@@ -23,7 +23,7 @@ pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
 
 /// Returns the query of a placement on a server that needs everything.
 pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> PlacementQuery<'_> {
-    PlacementQuery { server, job: None, with_other_servers: true, with_usage: true, now_ms }
+    PlacementQuery { server, job: None, with_common_pools: false, with_other_servers: true, with_usage: true, now_ms }
 }
 
 fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {
@@ -44,7 +44,8 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
         JobPlacements { start: place_all(state).start[..1].to_vec(), preempt: Vec::new() }
     };
     let (a, b) = (server("a"), server("b"));
-    let first = records.claim_placed(&PlacementQuery { with_usage: false, ..query(&a, 10) }, &one).unwrap().remove(0).claim;
+    let first =
+        records.claim_placed(&PlacementQuery { with_usage: false, ..query(&a, 10) }, &one).unwrap().remove(0).claim;
     assert_eq!((first.job.server.as_str(), first.job.server_id.as_str(), first.lease.epoch), ("a", "a-id", 1));
     let others = |state: &PlacementState| {
         let (queue, project) = ("default".to_owned(), "p".to_owned());

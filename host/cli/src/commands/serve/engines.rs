@@ -1,0 +1,80 @@
+//! The engines that start workers for pools of the project file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use saggar_jobs::engine::WORKER_SETTINGS_VARIABLE;
+use saggar_jobs::{JobService, SchedulerConfig};
+use saggar_kubernetes::{ClusterAccess, KubernetesEngine, KubernetesJobSettings};
+use saggar_project::PoolSection;
+use saggar_rest::workers::{
+    WorkerJobSettings, WorkerPoolSettings, WorkerProjectLimits, WorkerQueueSettings, WorkerSettingsDocument,
+};
+
+use crate::args::ServeArgs;
+use crate::exit::CliError;
+
+/// The variables about the bucket that workers get as they are. Credentials come from a secret.
+const OBJECTS_VARIABLES: [&str; 4] = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"];
+
+/// Adds an engine for each pool that has one. `joined` has the settings that joined workers get.
+///
+/// # Errors
+/// Fails if workers could not reach the records or the objects, or if the access to the API server is not set.
+pub(super) fn with_engines(
+    mut jobs: JobService,
+    pools: &BTreeMap<String, PoolSection>,
+    args: &ServeArgs,
+    joined: Option<&WorkerSettingsDocument>,
+) -> Result<JobService, CliError> {
+    let directory = args.config.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    for (name, pool) in pools {
+        let Some(kubernetes) = &pool.kubernetes else { continue };
+        let refuse = |reason: String| CliError::invalid(format!("pool.{name}.kubernetes: {reason}"));
+        let (Some(joined), Some(objects)) = (joined, &args.objects) else {
+            let reason = "workers in a cluster need the records and the objects of this server";
+            let hint = "start the server with --database and --objects";
+            return Err(refuse(reason.to_owned()).with_hint(hint));
+        };
+        let settings = worker_settings(&jobs.scheduler_config(), name, &joined.jobs);
+        let settings = serde_json::to_string(&settings).expect("settings have text as keys");
+        let mut variables = BTreeMap::from([
+            ("SAGGAR_OBJECTS".to_owned(), objects.clone()),
+            (WORKER_SETTINGS_VARIABLE.to_owned(), settings),
+        ]);
+        variables.extend(OBJECTS_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))));
+        let access =
+            ClusterAccess::of_pool(kubernetes, directory, &variable).map_err(|error| refuse(error.to_string()))?;
+        let settings = KubernetesJobSettings { pool: kubernetes.clone(), labels: pool.labels.clone(), variables };
+        let engine = KubernetesEngine::new(access, settings).map_err(|error| refuse(error.to_string()))?;
+        jobs = jobs.with_engine(name, Arc::new(engine));
+    }
+    Ok(jobs)
+}
+
+/// Returns the settings of the workers of a pool: the pool as one of their own host, and the queues that use it.
+fn worker_settings(config: &SchedulerConfig, name: &str, joined: &WorkerJobSettings) -> WorkerJobSettings {
+    let pool = config.pools.get(name);
+    let own = WorkerPoolSettings {
+        device: pool.and_then(|pool| pool.device.clone()),
+        slots: pool.map_or(1.0, |pool| f64::from(pool.slots_milli) / 1000.0),
+        ..WorkerPoolSettings::default()
+    };
+    let queues = config.queues.iter().filter(|(_, queue)| queue.pools.iter().any(|pool| pool == name));
+    let queues = queues.map(|(queue_name, queue)| {
+        let (pools, max_running_jobs) = (vec![name.to_owned()], queue.max_running_jobs);
+        (queue_name.clone(), WorkerQueueSettings { pools, spill: false, max_running_jobs })
+    });
+    let projects = config.projects.iter().map(|(project, quota)| {
+        let (max_running_jobs, gpu_seconds) = (quota.max_running_jobs, quota.gpu_seconds);
+        (project.clone(), WorkerProjectLimits { max_running_jobs, gpu_seconds })
+    });
+    WorkerJobSettings {
+        pools: BTreeMap::from([(name.to_owned(), own)]),
+        queues: queues.collect(),
+        projects: projects.collect(),
+        ..joined.clone()
+    }
+}
