@@ -17,6 +17,8 @@ NODES ?= 100000
 SOAK_SECONDS ?= 3600
 SWAPS ?= 1000
 ATTACK_SECONDS ?= 60
+CLUSTER_JOBS ?= 100
+SEEDS ?= 10000
 ATTACKS ?= $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
 ONLY ?=
 DEVICE ?=
@@ -24,7 +26,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests dist demo test test-swiftshader docs lint bench bench-peers carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
+.PHONY: help setup build plugins guests dist demo test test-swiftshader docs lint bench bench-peers bench-scale cluster carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -126,6 +128,18 @@ bench-peers: ## compare the CPU with gemm, ONNX Runtime and PyTorch, or DEVICE=v
 	@.ci/setup bench
 	cargo bench --locked $(call BENCH_IN_PROFILE,saggar-devices) --bench peers -- \
 	 $(if $(DEVICE),--device $(DEVICE)) $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
+
+bench-scale: build ## a thousand hosts over one PostgreSQL, with queues of 1,000, 10,000 and 100,000 jobs (ONLY=10000 is one of them)
+	@.ci/setup test
+	SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo bench --locked $(call BENCH_IN_PROFILE,saggar-tests) --bench scale -- $(ONLY)
+
+# tests/tests/cluster.rs and the simulation of leases are in `make test` with few jobs and seeds.
+cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network namespaces that are killed and cut off, and SEEDS=10000 simulated clusters (as root)
+	@.ci/setup test
+	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
+	SAGGAR_CLUSTER_JOBS=$(CLUSTER_JOBS) REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
+	 cargo test --locked --workspace --test cluster -- --nocapture --test-threads 1
+	SAGGAR_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --lib servers_with_faults_run_each_job_to_success_once_on_sqlite -- --nocapture
 
 carry: ## pack the build's checks and benchmarks for a machine that has only a GPU driver: target/carry.tar.xz
 	@.ci/setup build
