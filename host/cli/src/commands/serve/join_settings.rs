@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use saggar_jobs::launcher::SECRETS_KEY_VARIABLE;
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_rest::workers::{WorkerJobSettings, WorkerSettingsDocument};
 
@@ -34,6 +35,9 @@ pub(super) fn join_settings(
         let set = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok().filter(|value| !value.is_empty())?));
         environment.extend(OBJECT_STORE_VARIABLES.iter().filter_map(set));
     }
+    // The secrets of jobs are sealed with it.
+    let secrets_key = std::env::var(SECRETS_KEY_VARIABLE).ok().filter(|key| !key.is_empty());
+    environment.extend(secrets_key.map(|key| (SECRETS_KEY_VARIABLE.to_owned(), key)));
     let jobs = WorkerJobSettings {
         storage_quota,
         fetch_from: args.fetch.fetch_from.iter().map(ToString::to_string).collect(),
