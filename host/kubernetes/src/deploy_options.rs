@@ -275,7 +275,7 @@ fn check_name(option: &'static str, name: &str, bytes_max: usize) -> Result<(), 
     refuse_unless(begins && is_dns_label(name, bytes_max), option, name, &reason)
 }
 
-/// Returns whether a text is a label of a DNS name with at most so many bytes (RFC 1123).
+/// Returns whether a text is a label of a DNS name (RFC 1123) and has at most `bytes_max` bytes.
 pub(crate) fn is_dns_label(text: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::server_settings::SETTINGS_FILE;
-use super::{Component, selector, selector_labels};
+use super::{PodComponent, selector, selector_labels};
 use crate::deploy_options::DeployOptions;
 
 /// The user and group of the processes. Any number that is not root does.
@@ -26,7 +26,7 @@ const SHARED_DIRECTORIES: [&str; 3] = ["datasets", "jobs", "models"];
 
 /// The parts in which the pods of servers and workers differ.
 pub(super) struct PodParts {
-    pub(super) component: Component,
+    pub(super) component: PodComponent,
     pub(super) container: Container,
     pub(super) mounts_token: bool,
     pub(super) grace_seconds: i64,
@@ -121,9 +121,9 @@ pub(super) fn resources(cpu: &str, memory: &str, limits: &[(&str, u32)]) -> Reso
 }
 
 /// Returns the groups of a component besides its own.
-fn supplemental_groups(options: &DeployOptions, component: Component) -> Option<Vec<i64>> {
+fn supplemental_groups(options: &DeployOptions, component: PodComponent) -> Option<Vec<i64>> {
     let groups = &options.supplemental_groups;
-    (component == Component::Worker && !groups.is_empty()).then(|| groups.clone())
+    (component == PodComponent::Worker && !groups.is_empty()).then(|| groups.clone())
 }
 
 /// Returns the security of pods: no root, and only the usual calls of the system.
@@ -152,7 +152,7 @@ pub(crate) fn container_security() -> SecurityContext {
 }
 
 /// Returns the preference for pods of a component on different machines and in different zones.
-fn spread(options: &DeployOptions, component: Component) -> Vec<TopologySpreadConstraint> {
+fn spread(options: &DeployOptions, component: PodComponent) -> Vec<TopologySpreadConstraint> {
     let over = |topology: &str| TopologySpreadConstraint {
         max_skew: 1,
         topology_key: topology.to_owned(),
