@@ -35,7 +35,7 @@ impl JobCluster {
         let key = create_key(&home, &["boss", "--scope", "admin,jobs:write,jobs:read,predict,models:write"]);
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--name", "a", "--home"]).arg(&home);
-        command.args(arguments).env("SAGGAR_DATABASE_URL", database.url());
+        command.arg("--require-keys").args(arguments).env("SAGGAR_DATABASE_URL", database.url());
         let server = ServerProcess::from_command(command, &home).with_key(&key);
         Some(JobCluster { server, key, directory, database })
     }
@@ -131,7 +131,7 @@ fn a_joined_worker_is_listed_within_10_seconds_and_runs_jobs_of_the_server() {
     assert_eq!(cluster.server.wait_for_job(&job)["state"], "SUCCEEDED");
     cluster.server.wait_for_version("digits", 1);
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap();
-    assert!(audit.contains(r#""action":"worker.join","key":"w1""#), "{audit}");
+    assert!(audit.contains(r#""action":"worker.join","worker":"w1""#), "{audit}");
     let words = std::fs::read(format!("/proc/{}/cmdline", worker.pid())).unwrap();
     let words = String::from_utf8_lossy(&words);
     assert!(!words.contains(&cluster.key) && !words.contains("hunter2"), "{words}");
@@ -143,8 +143,8 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
     let Some(cluster) = JobCluster::start(&["--jobs", "0"]) else { return };
     let join = |url: &str, key: &str| {
         let mut command = Command::new(binary());
-        command.args(["worker", "join", url, "--key", key, "--home"]).arg(cluster.home("w1"));
-        let output = command.output().unwrap();
+        command.args(["worker", "join", url, "--name", "w1", "--home"]).arg(cluster.home("w1"));
+        let output = command.env("SAGGAR_API_KEY", key).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let reader =
@@ -156,9 +156,12 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
     assert_eq!(refused.0, Some(4), "{}", refused.1);
     assert!(!refused.1.contains("hunter2"));
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap_or_default();
-    assert!(!audit.contains(r#""action":"worker.join","key":"w1""#), "{audit}");
+    assert!(!audit.contains(r#""action":"worker.join","worker":"w1""#), "{audit}");
     let (home, alone) = ServerProcess::start_in_temp_dir();
+    // Also from this machine, a key is needed: the answer contains passwords.
     let (code, said) = join(alone.url(), "");
+    assert_eq!(code, Some(4), "{said}");
+    let (code, said) = join(alone.url(), &create_key(home.path(), &["boss", "--scope", "admin"]));
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("saggar serve --database"), "{said}");
     // The only server of a state directory lists itself.
@@ -311,14 +314,14 @@ fn a_drained_worker_gives_its_jobs_back_and_ends() {
     assert_eq!(cluster.server.job(&waiting)["state"], "QUEUED");
     assert_eq!(second.wait_for_exit(Duration::from_secs(35)).unwrap().code(), Some(0));
     // A server stays, without taking jobs, until it is resumed.
-    let Some(refused) = Some(cluster.server.saggar(&["worker", "drain", "w1"])) else { return };
+    let refused = cluster.server.saggar(&["worker", "drain", "w1"]);
     assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
     cluster.server.saggar_ok(&["worker", "drain", "a"]);
     assert_eq!(cluster.listed("a").unwrap()["state"], "DRAINING");
     cluster.server.saggar_ok(&["worker", "drain", "a", "--resume"]);
     assert_eq!(cluster.listed("a").unwrap()["state"], "READY");
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap();
-    for action in ["worker.drain\",\"key\":\"w2\",\"detail\":\"finish", "worker.resume\",\"key\":\"a"] {
+    for action in ["worker.drain\",\"worker\":\"w2\",\"detail\":\"finish", "worker.resume\",\"worker\":\"a"] {
         assert!(audit.contains(action), "{action}: {audit}");
     }
 }

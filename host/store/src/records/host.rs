@@ -98,6 +98,8 @@ pub struct HostOffer {
     pub reserve: HostReserve,
     /// The names of its devices: `cpu`, `vulkan:0`. `None` if it does not know them, and jobs name any.
     pub devices: Option<Vec<String>>,
+    /// Whether one of them is a GPU, and not a software adapter.
+    pub has_gpu: bool,
     /// Thousandths of slots of all its pools.
     pub slots_milli: u32,
     /// The version of its program.
@@ -112,8 +114,8 @@ impl HostOffer {
         let mut add = |name: &str, value: &str| {
             labels.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         };
-        if let Some(devices) = &self.devices {
-            add("device", if devices.iter().any(|device| device != "cpu") { "gpu" } else { "cpu" });
+        if self.devices.is_some() {
+            add("device", if self.has_gpu { "gpu" } else { "cpu" });
         }
         add("preemptible", if self.preemptible { "true" } else { "false" });
         labels
