@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use saggar_jobs::EngineRequest;
+use saggar_jobs::engine::EngineRequest;
 use saggar_project::KubernetesPoolSection;
 
 use crate::manifests::pod::{
@@ -176,8 +176,8 @@ pub(crate) fn job_name(engine_job: &str) -> String {
     }
     // Different engine jobs keep different names.
     let hash = format!("-{:016x}", fnv1a(engine_job.as_bytes()));
-    let kept: String = name.chars().take(NAME_BYTES_MAX - hash.len()).collect();
-    format!("{}{hash}", kept.trim_end_matches('-'))
+    let prefix: String = name.chars().take(NAME_BYTES_MAX - hash.len()).collect();
+    format!("{}{hash}", prefix.trim_end_matches('-'))
 }
 
 /// The hash FNV-1a with 64 bits, which is the same in every version of this program. Source: RFC 9923.

@@ -1,3 +1,5 @@
+use parking_lot::Mutex;
+
 use super::*;
 
 /// An engine in memory, which records what it is asked.
