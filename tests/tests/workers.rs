@@ -2,12 +2,12 @@
 //! a job of a worker that ends, is drained or is killed continues on another one.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say what they measured")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use saggar_tests::workers::{WorkerProcess, link_shared_directories};
-use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, worker_processes};
+use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, guest, lenet, worker_processes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -136,6 +136,63 @@ fn a_joined_worker_is_listed_within_10_seconds_and_runs_jobs_of_the_server() {
     let words = String::from_utf8_lossy(&words);
     assert!(!words.contains(&cluster.key) && !words.contains("hunter2"), "{words}");
     assert!(!worker.log().contains("hunter2"), "{}", worker.log());
+}
+
+/// Writes a project whose file says nothing about machines.
+fn write_project(place: &Path) {
+    let text = format!(
+        "manifest = 1\n[project]\nname = \"steady\"\n[plugin.steady]\nsource = {:?}\n\
+         [task.train]\nplugin = \"steady\"\nargs = {{ steps = 200, model = \"steady\" }}\nseed = 7\n",
+        guest("steady")
+    );
+    std::fs::write(place.join("saggar.toml"), text).unwrap();
+}
+
+/// Runs the task of the project, and returns the job.
+fn run_task(server: &ServerProcess, project: &Path, device: Option<&str>) -> String {
+    let mut command = server.command(&["run", "--task", "train"]);
+    command.current_dir(project).envs(device.map(|device| ("SAGGAR_DEVICE", device)));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn device_of(server: &ServerProcess, job: &str) -> String {
+    let finished = server.wait_for_job(job);
+    assert_eq!(finished["state"], "SUCCEEDED", "{finished}");
+    finished["device"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_same_project_runs_on_one_machine_on_a_gpu_and_on_several_joined_workers() {
+    let Some(cluster) = JobCluster::start(&["--jobs", "0"]) else { return };
+    let (project, (_home, laptop)) = (tempfile::tempdir().unwrap(), ServerProcess::start_in_temp_dir());
+    write_project(project.path());
+    let job = run_task(&laptop, project.path(), None);
+    assert_eq!(device_of(&laptop, &job), "cpu");
+    let weights = laptop.weights_digest("steady");
+    if !laptop.has_vulkan() {
+        return;
+    }
+    let on_gpu = run_task(&laptop, project.path(), Some("vulkan:0"));
+    assert_eq!(device_of(&laptop, &on_gpu), "vulkan:0");
+    // Two workers compute on the processor, and one with a GPU is listed with it and computes on it.
+    let workers = [cluster.join("w1", &[]), cluster.join("w2", &[])];
+    let jobs: Vec<String> = (0..2).map(|_| run_task(&cluster.server, project.path(), None)).collect();
+    jobs.iter().for_each(|job| assert_eq!(device_of(&cluster.server, job), "cpu"));
+    assert_eq!(cluster.server.weights_digest("steady"), weights);
+    for worker in workers {
+        worker.signal("-TERM");
+        assert_eq!(worker.wait_for_exit(END_MAX).unwrap().code(), Some(0));
+    }
+    let began = Instant::now();
+    let gpu =
+        WorkerProcess::join_on(&cluster.server, &cluster.key, &cluster.home("gpu"), &cluster.home("a"), "vulkan:0");
+    let listed = cluster.wait_for_worker("gpu", |listed| listed["state"] == "READY");
+    assert!(began.elapsed() < JOIN_MAX, "{:?}", began.elapsed());
+    assert!(listed["devices"].as_array().unwrap().contains(&json!("vulkan:0")), "{listed} {}", gpu.log());
+    let job = run_task(&cluster.server, project.path(), None);
+    assert_eq!(device_of(&cluster.server, &job), "vulkan:0");
 }
 
 #[test]

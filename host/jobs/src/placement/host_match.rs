@@ -19,7 +19,7 @@ type WaitReason = (&'static str, String);
 /// Returns the pools that the job can run in on this host, in order of preference.
 ///
 /// # Errors
-/// Returns the reason why there are none.
+/// Returns the reason why it can run in no pool.
 pub(super) fn pools_on_host<'a>(
     job: &QueuedJob,
     queue: &JobQueue,
