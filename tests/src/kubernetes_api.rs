@@ -107,11 +107,15 @@ impl KubernetesApi {
             let from = value_from.as_ref();
             let secret = from.and_then(|from| from.secret_key_ref.as_ref());
             let value = match (value, secret) {
-                (Some(value), _) => value.clone(),
-                (None, Some(secret)) => secrets[&format!("{}/{}", secret.name, secret.key)].clone(),
-                (None, None) => format!("{name}-pod"),
+                (Some(value), _) => Some(value.clone()),
+                (None, Some(secret)) => {
+                    let found = secrets.get(&format!("{}/{}", secret.name, secret.key)).cloned();
+                    assert!(found.is_some() || secret.optional == Some(true), "there is no secret {secret:?}");
+                    found
+                }
+                (None, None) => Some(format!("{name}-pod")),
             };
-            command.env(variable, value);
+            command.envs(value.map(|value| (variable, value)));
         }
         command
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use saggar_tests::kubernetes_api::{KubernetesApi, TOKEN};
 use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
-use saggar_tests::workers::{WorkerProcess, link_shared_directories};
+use saggar_tests::workers::WorkerProcess;
 use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key};
 use tempfile::TempDir;
 
@@ -63,10 +63,10 @@ impl JobPool {
         self.server.wait_for(request, |_| self.api.requests().iter().any(|made| made == request).then_some(()));
     }
 
-    /// Runs the container of a Job, with the secrets of the cluster and the common files of the server.
+    /// Runs the container of a Job, with the secrets of the cluster and nothing else of the server.
     fn admit(&self, name: &str) -> WorkerProcess {
         let home: PathBuf = self.directory.path().join(name);
-        link_shared_directories(&home, Some(&self.directory.path().join("server")));
+        std::fs::create_dir_all(&home).unwrap();
         let secrets = BTreeMap::from([("saggar-database/url".to_owned(), self.database.url().to_owned())]);
         let mut command = self.api.admit(name, &secrets);
         command.envs(s3_variables(self.store.port())).env("SAGGAR_HOME", &home);

@@ -71,7 +71,7 @@ pub(crate) struct AttemptRecorder {
 impl AttemptRecorder {
     pub(crate) fn open(shared: Arc<SharedState>, claim: &ClaimedJob) -> Result<AttemptRecorder, JobError> {
         let job = &claim.job;
-        let log = LogWriter::open(&*shared.job_files, &job.id, claim.lease.attempt)?;
+        let log = LogWriter::open_leased(&*shared.job_files, &claim.lease)?;
         let now_ms = shared.clock.now_ms();
         let families = &shared.metrics.families;
         let waited = now_ms.saturating_sub(job.created_ms.max(job.not_before_ms)) as f64 / 1000.0;

@@ -82,11 +82,12 @@ pub(crate) async fn follow_engine_jobs(shared: Arc<SharedState>) {
 
 /// Returns the jobs whose workers engines are to start, and the identifiers of the running jobs.
 async fn wanted_jobs(shared: &Arc<SharedState>) -> Result<(Vec<WantedJob>, HashSet<String>), JobError> {
-    let look = QueueSnapshot::take(shared).await?;
+    // An engine gets as many jobs as its pool has slots for, which are not claimed until it starts their workers.
+    let look = QueueSnapshot::read_whole(shared).await?;
     let engines = shared.engines.engines();
-    let running = look.running.iter().map(|job| job.id.clone()).collect();
+    let running = look.state.running.iter().map(|job| job.id.clone()).collect();
     let decisions = look.decisions();
-    let placed = look.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| match decision {
+    let placed = look.state.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| match decision {
         PlacementDecision::Start { pool, .. } => engines.get(&pool).map(|engine| (job, Arc::clone(engine))),
         PlacementDecision::Wait { .. } => None,
     });

@@ -61,6 +61,8 @@ pub const ATTEMPT_SUBCOMMAND: &str = "attempt";
 
 /// The environment variable with the URL of the records' database, which can contain a password. Workers do not get it.
 pub const DATABASE_URL_VARIABLE: &str = "SAGGAR_DATABASE_URL";
+/// The variable with the key that seals secrets in the database, which no worker gets.
+pub const SECRETS_KEY_VARIABLE: &str = "SAGGAR_SECRETS_KEY";
 
 /// A signal to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,9 @@ pub mod phases;
 pub mod placement;
 pub mod protocol;
 mod queue_snapshot;
+mod queue_waits;
 mod reclaim;
+mod refresh_pace;
 mod scheduler;
 pub mod scheduler_config;
 mod schedules;
@@ -58,7 +60,7 @@ use saggar_fetch::FetchPolicy;
 use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{
     ActiveJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobMembership, JobRecord, JobRecords, MetricPoint,
-    ServerIdentity, StateReason, UsageTotal,
+    ServerIdentity, UsageTotal,
 };
 use saggar_store::{JobFiles, KeyFile, StateDir};
 use saggar_telemetry::SpanTracer;
@@ -72,6 +74,7 @@ pub use hosts::HostWithJobs;
 pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
 pub use notebooks::{NOTEBOOK_QUEUE, NotebookAddress};
 pub use phases::JobPhase;
+pub use queue_waits::{QueueWait, QueueWaits};
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use single_attempt::SingleAttempt;
@@ -83,8 +86,7 @@ pub use spec::{
 pub use step_outputs::{STEP_OUTPUT_EVENT, StepOutput};
 pub use worker::JobRights;
 
-use placement::PlacementDecision;
-use queue_snapshot::QueueSnapshot;
+use queue_waits::QueueWaitLister;
 use shared::SharedState;
 use storage_guard::StorageGuard;
 use transport::{UnixWorkerListener, WorkerListener};
@@ -96,6 +98,7 @@ const REDACTED_JOB_NAME: &str = "a job of another project";
 #[derive(Clone)]
 pub struct JobService {
     shared: Arc<SharedState>,
+    queue_waits: QueueWaitLister,
 }
 
 /// A chunk of an attempt's log.
@@ -120,15 +123,6 @@ pub struct SeriesPage {
     pub is_truncated: bool,
 }
 
-/// Why a queued job waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueWait {
-    /// The position in its queue, from 1.
-    pub position: u64,
-    /// The reason of the wait.
-    pub reason: StateReason,
-}
-
 impl JobService {
     /// Creates the service for jobs recorded in `records`, with their outputs and logs in `job_files`. No job runs
     /// before
@@ -141,7 +135,12 @@ impl JobService {
         job_files: Arc<dyn JobFiles>,
         layout: SchedulerConfig,
     ) -> JobService {
-        JobService { shared: Arc::new(SharedState::new(records, clock, metrics, launcher, job_files, layout)) }
+        let shared = SharedState::new(records, clock, metrics, launcher, job_files, layout);
+        JobService::from_shared(Arc::new(shared))
+    }
+
+    pub(crate) fn from_shared(shared: Arc<SharedState>) -> JobService {
+        JobService { shared, queue_waits: QueueWaitLister::default() }
     }
 
     /// Runs jobs as this one of several servers. Only the first call has an effect.
@@ -245,10 +244,12 @@ impl JobService {
     /// # Errors
     /// `Records`.
     pub async fn queue_lengths(&self) -> Result<HashMap<String, usize>, JobError> {
-        let waiting = self.shared.with_records(|records| records.queued_jobs()).await?;
-        let mut counts = HashMap::new();
-        waiting.into_iter().for_each(|job| *counts.entry(job.demand.queue).or_default() += 1);
-        Ok(counts)
+        let counts = self.shared.with_records(|records| records.queue_counts()).await?;
+        let mut lengths = HashMap::new();
+        for count in counts.into_iter().filter(|count| count.waiting > 0) {
+            *lengths.entry(count.queue).or_default() += usize::try_from(count.waiting).unwrap_or(usize::MAX);
+        }
+        Ok(lengths)
     }
 
     /// Returns the resource usage so far, by project and key.
@@ -264,23 +265,8 @@ impl JobService {
     ///
     /// # Errors
     /// `Records`.
-    pub async fn queue_waits(&self, sees: impl Fn(&str) -> bool) -> Result<HashMap<String, QueueWait>, JobError> {
-        let mut look = QueueSnapshot::take(&self.shared).await?;
-        // Decisions use identifiers; names are only shown.
-        for job in look.running.iter_mut().filter(|job| !sees(&job.project)) {
-            job.name = REDACTED_JOB_NAME.to_owned();
-        }
-        // Thousands of jobs can be queued.
-        let placed = tokio::task::spawn_blocking(move || (look.decisions(), look)).await;
-        let (verdicts, look) = placed.map_err(std::io::Error::other)?;
-        let waits = look.waiting.into_iter().zip(verdicts).map(|(job, verdict)| match verdict {
-            PlacementDecision::Wait { position, reason, .. } => (job.id, QueueWait { position, reason }),
-            PlacementDecision::Start { .. } => {
-                let reason = self.shared.engines.reason(&job.id).unwrap_or(job.reason);
-                (job.id, QueueWait { position: 1, reason })
-            }
-        });
-        Ok(waits.collect())
+    pub async fn queue_waits(&self, sees: impl Fn(&str) -> bool) -> Result<QueueWaits, JobError> {
+        self.queue_waits.list(&self.shared, sees).await
     }
 
     /// Returns the job with this name or identifier.

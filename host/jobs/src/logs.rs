@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use saggar_project::{UnitError, units};
-use saggar_store::{AttemptLog, JobFiles};
+use saggar_store::{AttemptLog, JobFiles, JobLease};
 
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
 
@@ -66,8 +66,19 @@ impl LogWriter {
     /// # Errors
     /// Returns the errors of the file system.
     pub fn open(files: &dyn JobFiles, job: &str, attempt: u32) -> io::Result<LogWriter> {
-        let log = files.open_log(job, attempt)?;
-        Ok(LogWriter { log, bytes_max: LOG_BYTES_MAX, last_ms: 0, dropped_lines: 0 })
+        Ok(LogWriter::new(files.open_log(job, attempt)?))
+    }
+
+    /// Opens the log of a lease's attempt, which refuses lines once the lease is over if servers share it.
+    ///
+    /// # Errors
+    /// Returns the errors of the file system, the object store and the records.
+    pub(crate) fn open_leased(files: &dyn JobFiles, lease: &JobLease) -> io::Result<LogWriter> {
+        Ok(LogWriter::new(files.open_leased_log(lease)?))
+    }
+
+    fn new(log: Box<dyn AttemptLog>) -> LogWriter {
+        LogWriter { log, bytes_max: LOG_BYTES_MAX, last_ms: 0, dropped_lines: 0 }
     }
 
     /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces and a long line is cut,

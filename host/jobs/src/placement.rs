@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use saggar_clock::UnixMillis;
 use saggar_store::records::{
-    ActiveJob, HostOffer, HostRecord, JobState, QueuedJob, ROOM_CLAIM_MS, RoomClaim, ServerIdentity, StateReason,
-    UsageTotal,
+    ActiveJob, HostOffer, HostRecord, JobState, PlacementState, QueuedJob, ROOM_CLAIM_MS, RoomClaim, ServerIdentity,
+    StateReason, UsageTotal,
 };
 
 use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
@@ -27,18 +27,15 @@ mod tests;
 pub struct PlacementInput<'a> {
     /// The pools, queues and limits.
     pub layout: &'a SchedulerConfig,
-    /// The waiting jobs, in scheduling order.
-    pub waiting: &'a [QueuedJob],
-    /// The running jobs of all servers. Limits count all of them, and slots those of this server.
-    pub running: &'a [ActiveJob],
+    /// The waiting jobs in scheduling order, the running jobs and the earlier resource usage. Limits count the running
+    /// jobs of all servers, and slots those of this server.
+    pub state: &'a PlacementState,
     /// This server.
     pub server: &'a ServerIdentity,
     /// What this host offers.
     pub host: &'a HostOffer,
     /// All hosts of the records, for the reasons of waits. Can be empty.
     pub hosts: &'a [HostRecord],
-    /// The earlier resource usage.
-    pub spent: &'a [UsageTotal],
     /// The current time.
     pub now_ms: UnixMillis,
 }
@@ -67,12 +64,13 @@ pub enum PlacementDecision {
     },
 }
 
-/// Returns the decision for each waiting job, in scheduling order.
+/// Returns the decision for each waiting job, in scheduling order. It ends early where a job that was not read could be
+/// the next one: once the last job that was read of a group starts.
 pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
     let mut floor = SlotLedger::new(situation);
     let mut positions: HashMap<&str, u64> = HashMap::new();
-    let mut verdicts = Vec::with_capacity(situation.waiting.len());
-    for job in situation.waiting {
+    let mut verdicts = Vec::with_capacity(situation.state.waiting.len());
+    for job in &situation.state.waiting {
         verdicts.push(match floor.decide(job, situation) {
             JobPlacement::Start { pool, device } => PlacementDecision::Start { pool, device },
             JobPlacement::Wait { code, sentence, evict } => {
@@ -81,6 +79,11 @@ pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
                 PlacementDecision::Wait { position: *position, reason: StateReason::new(code, sentence), evict }
             }
         });
+        // Jobs that an engine starts stay in the queue until their workers claim them.
+        let starts = matches!(verdicts.last(), Some(PlacementDecision::Start { pool, .. }) if !situation.layout.engine_pools.contains(pool));
+        if starts && situation.state.unread_after.contains(&job.id) {
+            break;
+        }
     }
     verdicts
 }
@@ -90,12 +93,12 @@ pub fn jobs_over_budget(situation: &PlacementInput<'_>) -> Vec<String> {
     let over = |job: &&ActiveJob| {
         let project = quota_of(&situation.layout.projects, Some(&job.project));
         let owner = quota_of(&situation.layout.owners, job.owner.as_deref());
-        let of_project = sum_gpu_seconds(situation.spent, |spent| spent.project == job.project);
-        let of_owner = sum_gpu_seconds(situation.spent, |spent| spent.owner == job.owner);
+        let of_project = sum_gpu_seconds(&situation.state.spent, |spent| spent.project == job.project);
+        let of_owner = sum_gpu_seconds(&situation.state.spent, |spent| spent.owner == job.owner);
         project.gpu_seconds.is_some_and(|most| of_project >= most)
             || owner.gpu_seconds.is_some_and(|most| of_owner >= most)
     };
-    situation.running.iter().filter(over).map(|job| job.id.clone()).collect()
+    situation.state.running.iter().filter(over).map(|job| job.id.clone()).collect()
 }
 
 enum JobPlacement {
@@ -130,8 +133,11 @@ impl<'a> SlotLedger<'a> {
             running_by_project: HashMap::new(),
             running_by_owner: HashMap::new(),
         };
-        for job in situation.running {
-            floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
+        for count in &situation.state.running_elsewhere {
+            floor.count_running(&count.queue, &count.project, count.owner.as_deref(), count.jobs);
+        }
+        for job in &situation.state.running {
+            floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
             // Another server's pools are its own, also if they have the same names. Those of an engine are common.
             let is_engines = situation.layout.engine_pools.contains(&job.pool);
             if job.server_id != situation.server.id && !is_engines {
@@ -152,11 +158,11 @@ impl<'a> SlotLedger<'a> {
         floor
     }
 
-    fn count_running(&mut self, queue: &'a str, project: &'a str, owner: Option<&'a str>) {
-        *self.running_by_queue.entry(queue).or_default() += 1;
-        *self.running_by_project.entry(project).or_default() += 1;
+    fn count_running(&mut self, queue: &'a str, project: &'a str, owner: Option<&'a str>, jobs: u32) {
+        *self.running_by_queue.entry(queue).or_default() += jobs;
+        *self.running_by_project.entry(project).or_default() += jobs;
         if let Some(owner) = owner {
-            *self.running_by_owner.entry(owner).or_default() += 1;
+            *self.running_by_owner.entry(owner).or_default() += jobs;
         }
     }
 
@@ -201,8 +207,8 @@ impl<'a> SlotLedger<'a> {
                 return Some(waiting_for("QUOTA_RUNNING_JOBS", sentence));
             }
         }
-        let project_seconds = || sum_gpu_seconds(situation.spent, |spent| spent.project == job.project);
-        let owner_seconds = || sum_gpu_seconds(situation.spent, |spent| spent.owner == job.owner);
+        let project_seconds = || sum_gpu_seconds(&situation.state.spent, |spent| spent.project == job.project);
+        let owner_seconds = || sum_gpu_seconds(&situation.state.spent, |spent| spent.owner == job.owner);
         let budgets: [(_, _, _, &dyn Fn() -> f64); 2] = [
             ("project", job.project.as_str(), project.gpu_seconds, &project_seconds),
             ("key", key, owner.gpu_seconds, &owner_seconds),
@@ -230,7 +236,7 @@ impl<'a> SlotLedger<'a> {
             let free = self.free.entry(name).or_default();
             if *free >= needed {
                 *free -= needed;
-                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
+                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
                 return JobPlacement::Start { pool: name.to_owned(), device: pool.device_for(&job.demand.device) };
             }
         }
@@ -249,7 +255,7 @@ impl<'a> SlotLedger<'a> {
                 let free = self.free.entry(name).or_default();
                 *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
                 // It counts like a running job, so that nothing is preempted for a job that it will keep waiting.
-                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
+                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
                 self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
                 let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
                 let sentence = match names.as_slice() {
@@ -265,7 +271,7 @@ impl<'a> SlotLedger<'a> {
             self.free.insert(name, 0);
             self.releasing.insert(name, 0);
         }
-        let here = situation.running.iter().filter(|job| job.server_id == situation.server.id);
+        let here = situation.state.running.iter().filter(|job| job.server_id == situation.server.id);
         let users = |pool: &str| {
             let names: Vec<&str> =
                 here.clone().filter(|job| job.pool == pool).map(|job| job.name.as_str()).take(8).collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saggar_store::records::{
     ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
-    PlacementState, QueuedJob, StateReason,
+    PlacementQuery, PlacementState, QueuedJob, StateReason,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,7 +20,8 @@ use crate::gauges;
 use crate::host_keeper;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
-use crate::queue_snapshot::QueueSnapshot;
+use crate::queue_snapshot::{QueueSnapshot, placement_query};
+use crate::refresh_pace::RefreshPace;
 use crate::schedules;
 use crate::shared::SharedState;
 use crate::spec::{OVER_BUDGET, PREEMPTED};
@@ -43,19 +44,22 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
         leases.spawn(engine_jobs::follow_engine_jobs(Arc::clone(&shared)));
     }
     let mut look = tokio::time::interval(POLL_INTERVAL);
+    let mut gauges_pace = RefreshPace::default();
     while !*shutdown.borrow() {
         if shared.host_offer().kind == HostKind::Server {
             schedules::submit_due_jobs(&shared).await;
         }
-        match QueueSnapshot::take(&shared).await {
+        match QueueSnapshot::read(&shared, None).await {
             Ok(look) => {
-                gauges::set_queue_gauges(&shared.metrics.families, &look);
+                gauges::set_pool_gauges(&shared.metrics.families, &look);
                 apply_decisions(&shared, &look, &mut supervisors).await;
             }
             Err(error) => tracing::error!(%error, "the queue cannot be read; trying again"),
         }
         forward_stop_requests(&shared).await;
-        gauges::set_state_gauges(&shared).await;
+        if gauges_pace.is_due() {
+            gauges_pace.measure(gauges::set_queue_gauges(&shared)).await;
+        }
         tokio::select! {
             () = shared.wake.notified() => {}
             _ = look.tick() => {}
@@ -88,9 +92,15 @@ async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, superv
     };
     if decisions.iter().any(changes) {
         match claim_jobs(shared).await {
-            Ok(claims) => claims.into_iter().for_each(|(claim, device)| {
-                supervisors.spawn(start_attempt(shared, claim, device));
-            }),
+            Ok(claims) => {
+                if !claims.is_empty() && !look.state.unread_after.is_empty() {
+                    // The jobs that were not read could start too.
+                    shared.wake_scheduler();
+                }
+                for (claim, device) in claims {
+                    supervisors.spawn(start_attempt(shared, claim, device));
+                }
+            }
             Err(error) => tracing::error!(%error, "jobs cannot be claimed; trying again"),
         }
     }
@@ -108,38 +118,37 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
     let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
-    claim_among(shared, |_| true, move |job| !ending.contains(&job.id)).await
+    claim_among(shared, None, move |job| !ending.contains(&job.id)).await
 }
 
-/// Places the waiting jobs that `is_considered` accepts, and claims those of them that `can_start` accepts.
+/// Places the waiting jobs, or only the one with the identifier `job`, and claims those of them that `can_start` accepts.
 pub(crate) async fn claim_among(
     shared: &Arc<SharedState>,
-    is_considered: impl Fn(&QueuedJob) -> bool + Send + 'static,
+    job: Option<String>,
     can_start: impl Fn(&QueuedJob) -> bool + Send + 'static,
 ) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     let (now_ms, server, host) = (shared.clock.now_ms(), shared.server().clone(), shared.host_offer());
     let config = shared.scheduler_config();
     let claim = move |records: &dyn JobRecords| {
         let place = |state: &PlacementState| -> JobPlacements {
-            let PlacementState { waiting, running, spent } = state;
-            let waiting: Vec<QueuedJob> = waiting.iter().filter(|job| is_considered(job)).cloned().collect();
-            let (waiting, server, host) = (&waiting[..], &server, &*host);
-            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server, host, hosts: &[] };
+            let (server, host) = (&server, &*host);
+            let input = PlacementInput { layout: &config, state, now_ms, server, host, hosts: &[] };
             let mut placements = JobPlacements::default();
-            for (job, decision) in waiting.iter().zip(placement::place_jobs(&input)) {
+            for (job, decision) in state.waiting.iter().zip(placement::place_jobs(&input)) {
                 match decision {
                     PlacementDecision::Start { pool, .. } if can_start(job) && !config.engine_pools.contains(&pool) => {
                         placements.start.push(PlacedJob { id: job.id.clone(), pool });
                     }
                     PlacementDecision::Start { .. } => {}
                     PlacementDecision::Wait { evict, .. } => {
-                        placements.preempt.extend(evict.into_iter().map(|id| preemption(id, job, running)));
+                        placements.preempt.extend(evict.into_iter().map(|id| preemption(id, job, &state.running)));
                     }
                 }
             }
             placements
         };
-        records.claim_placed(&server, config.limits_usage(), &place, now_ms)
+        let query = PlacementQuery { job: job.as_deref(), ..placement_query(&config, &server, now_ms) };
+        records.claim_placed(&query, &place)
     };
     let config = shared.scheduler_config();
     let device = |PlacedClaim { claim, pool }: PlacedClaim| {

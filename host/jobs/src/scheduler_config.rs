@@ -83,6 +83,13 @@ impl SchedulerConfig {
         self.with_pool(NOTEBOOK_QUEUE, None, f64::from(count)).with_queue(NOTEBOOK_QUEUE, queue)
     }
 
+    /// Returns whether a queue, project or key has a limit of running jobs, so that placement needs their number on all
+    /// servers.
+    pub fn limits_running_jobs(&self) -> bool {
+        self.queues.values().any(|queue| queue.max_running_jobs.is_some())
+            || self.projects.values().chain(self.owners.values()).any(|quota| quota.max_running_jobs.is_some())
+    }
+
     /// Makes a pool one whose workers an engine starts.
     #[must_use]
     pub fn with_engine_pool(mut self, name: &str) -> SchedulerConfig {

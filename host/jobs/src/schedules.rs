@@ -116,7 +116,7 @@ async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Resu
     let spec: JobSpec = serde_json::from_str(&schedule.spec).map_err(unreadable)?;
     // The key prevents a second job if a time is handled twice, as after a server was killed in between.
     let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
-    let jobs = JobService { shared: Arc::clone(shared) };
+    let jobs = JobService::from_shared(Arc::clone(shared));
     let (project, rights, secrets) = (spec.project.clone(), schedule.rights, spec.secrets.clone());
     let submitted = match shared.resolve_spec(spec, rights.clone()).await {
         Ok(spec) => {

@@ -46,9 +46,8 @@ impl JobService {
             return Ok(SingleAttempt::NotQueued(Box::new(record)));
         }
         // Key limits are read from the key file.
-        let look = QueueSnapshot::take(shared).await?;
-        let id = record.id.clone();
-        let claimed = claim_among(shared, move |job| job.id == id, |_| true).await?.pop();
+        let look = QueueSnapshot::read(shared, Some(record.id.clone())).await?;
+        let claimed = claim_among(shared, Some(record.id.clone()), |_| true).await?.pop();
         let Some((claim, device)) = claimed else { return self.explain_wait(&record.id, &look).await };
         // Aborted when they are dropped, after the attempt has ended.
         let mut keepers = JoinSet::new();
@@ -88,7 +87,8 @@ impl JobService {
             return Ok(SingleAttempt::NotQueued(Box::new(record)));
         }
         let decisions = look.decisions();
-        let decided = look.waiting.iter().zip(&decisions).find(|(job, _)| job.id == id).map(|(_, decision)| decision);
+        let decided =
+            look.state.waiting.iter().zip(&decisions).find(|(job, _)| job.id == id).map(|(_, decision)| decision);
         let reason = match decided {
             Some(PlacementDecision::Wait { reason, .. }) => format!("{}: {}", reason.code, reason.sentence),
             Some(PlacementDecision::Start { .. }) | None => "another process takes its slot".to_owned(),

@@ -201,8 +201,8 @@ struct WorkerAttempt<'a> {
 impl WorkerAttempt<'_> {
     fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
-        let home =
-            StateDir::open(&self.locations.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        let home = self.locations.open_home(self.runtime);
+        let home = home.map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if let Some(step) = &spec.data_step {
             return self.run_data_step(step, &home);
         }
@@ -308,7 +308,7 @@ impl WorkerAttempt<'_> {
             runtime: self.runtime.clone(),
             checkpoints,
             room: StorageGuard::new(self.locations.storage_quota, loaded.home.clone(), self.locations.models.clone()),
-            models: ModelRegistry::new(&self.locations.models),
+            models: ModelRegistry::of_home(&loaded.home, &self.locations.models),
             rights: loaded.rights.clone(),
             home: loaded.home.clone(),
             plugin_wasm: loaded.wasm.clone(),
@@ -378,7 +378,7 @@ impl WorkerAttempt<'_> {
             control: &self.control,
             home: home.clone(),
             room: StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone()),
-            models: ModelRegistry::new(&self.locations.models),
+            models: ModelRegistry::of_home(home, &self.locations.models),
             rights: JobRights::new(&self.start, home, &self.locations.models),
             dataset,
             spending,
@@ -439,7 +439,7 @@ impl WorkerAttempt<'_> {
         home: &StateDir,
         step: Option<&StepAttempt>,
     ) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
-        let stored = DatasetStore::new(home.datasets());
+        let stored = DatasetStore::of_home(home);
         let mut datasets = BTreeMap::new();
         let is_dataset = |mount: &&DataMount| !step.is_some_and(|step| step.is_file(&mount.mount));
         for mount in self.start.spec.data.iter().filter(is_dataset) {

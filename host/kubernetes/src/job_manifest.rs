@@ -14,7 +14,7 @@ use saggar_project::KubernetesPoolSection;
 
 use crate::manifests::pod::{
     STATE_DIR, container_security, device_toleration, empty_volume, objects_credentials, pod_name_variable,
-    pod_security, secret_variable, variable, volume_mount,
+    pod_security, secret_variable, secrets_key_variable, variable, volume_mount,
 };
 use crate::manifests::worker_labels;
 
@@ -114,6 +114,7 @@ impl KubernetesJobSettings {
         let mut env = vec![
             variable("SAGGAR_HOME", STATE_DIR),
             secret_variable("SAGGAR_DATABASE_URL", &self.pool.database_secret, "url"),
+            secrets_key_variable(&self.pool.database_secret),
             pod_name_variable("SAGGAR_SERVER_NAME"),
         ];
         env.extend(self.variables.iter().map(|(name, value)| variable(name, value)));

@@ -106,7 +106,8 @@ pub fn secret_notes(options: &DeployOptions) -> String {
     let mut text = format!(
         "Create the namespace, the secrets and the keys first. A server does not start before there is a key.\n\
          \n  kubectl create namespace {namespace}\
-         \n  {create} {database_secret} --from-literal=url='postgres://USER:PASSWORD@HOST:{port}/DATABASE'\
+         \n  {create} {database_secret} --from-literal=url='postgres://USER:PASSWORD@HOST:{port}/DATABASE' \
+         --from-literal=secrets-key=\"$(openssl rand -hex 32)\"\
          \n  {create} {objects_secret} --from-literal=AWS_ACCESS_KEY_ID=ID --from-literal=AWS_SECRET_ACCESS_KEY=KEY\n\
          \nCreate keys where the database can be reached, with SAGGAR_DATABASE_URL set to the same URL:\n\
          \n  saggar key create ops --scope admin\n",

@@ -9,7 +9,6 @@ use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
 use saggar_rest::workers::WorkerSettingsDocument;
 use saggar_serving::{ModelImporter, ModelLifecycle, ModelRouter, PredictionSampler, RequestMemoryBudget};
-use saggar_store::ExternalRunStore;
 use saggar_store::dataset::DatasetStore;
 use saggar_store::dataset::upload::UploadStore;
 use saggar_store::objects::ObjectStorage;
@@ -17,6 +16,7 @@ use saggar_store::projects::ProjectAssignments;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::state_dir::StateDir;
 use saggar_store::storage_usage::StorageQuota;
+use saggar_store::{ExternalRunStore, ModelRegistry, SecretStore};
 
 use crate::access::AccessControl;
 use crate::audit::AuditLog;
@@ -42,6 +42,10 @@ pub struct AppParts {
     pub home: StateDir,
     /// The directory of model versions.
     pub models_dir: PathBuf,
+    /// The assignments of models to projects.
+    pub model_projects: ProjectAssignments,
+    /// The assignments of datasets to projects.
+    pub dataset_projects: ProjectAssignments,
     /// The limit for stored bytes, or `None` if there is no limit.
     pub storage_quota: Option<StorageQuota>,
     /// Plugins and checkpoints.
@@ -67,6 +71,8 @@ pub struct AppParts {
     pub webhooks: Vec<UrlPrefix>,
     /// The keys of clients, and who can do what.
     pub access: Arc<AccessControl>,
+    /// Secrets that jobs can be granted.
+    pub secrets: SecretStore,
     /// The audit log.
     pub audit: AuditLog,
     /// The memory budget of requests.
@@ -85,13 +91,18 @@ pub struct AppParts {
 }
 
 impl AppParts {
+    /// Returns the registry of the model versions.
+    pub(crate) fn model_registry(&self) -> ModelRegistry {
+        ModelRegistry::of_home(&self.home, &self.models_dir)
+    }
+
     /// Returns the assignments of models to projects.
     pub(crate) fn model_projects(&self) -> ProjectAssignments {
-        ProjectAssignments::of_models(&self.models_dir)
+        self.model_projects.clone()
     }
 
     /// Returns the assignments of datasets to projects.
     pub(crate) fn dataset_projects(&self) -> ProjectAssignments {
-        ProjectAssignments::of_datasets(self.home.datasets())
+        self.dataset_projects.clone()
     }
 }

@@ -21,7 +21,9 @@ use saggar_plugin::PluginError;
 use saggar_rest::errors::{ErrorCode, ErrorDocument};
 use saggar_serving::{ImportError, PredictionFailure, PredictionOutcome, ReferenceError, ServingError};
 use saggar_store::SecretError;
-use saggar_store::error::{CheckpointError, DatasetError, ModelError, StoreError, is_disk_full, is_store_unavailable};
+use saggar_store::error::{
+    CheckpointError, DatasetError, ModelError, StoreError, database_outage, is_disk_full, is_store_unavailable,
+};
 use saggar_store::keys::KeyError;
 use saggar_store::signature::SignatureError;
 use saggar_sweeps::SweepError;
@@ -268,12 +270,16 @@ impl ApiError {
 
     fn mapping(&self) -> ErrorMapping {
         let meaning = self.mapping_of_kind();
-        // A full disk and a store that does not answer are reported alike on every route: they are not the client's fault,
-        // and the remedy is the same.
-        match meaning.code {
-            ErrorCode::Internal if is_disk_full(self) => status_map::disk_full(),
-            ErrorCode::Internal if is_store_unavailable(self) => status_map::store_unavailable(),
-            _ => meaning,
+        // A full disk, and a store or a database that does not answer, are reported alike on every route: they are not the
+        // client's fault, and the remedy is the same.
+        if meaning.code != ErrorCode::Internal {
+            return meaning;
+        }
+        match database_outage(self) {
+            Some(outage) => status_map::database_unavailable(outage),
+            None if is_disk_full(self) => status_map::disk_full(),
+            None if is_store_unavailable(self) => status_map::store_unavailable(),
+            None => meaning,
         }
     }
 
@@ -339,6 +345,7 @@ impl ApiError {
             ApiError::Dataset(error @ DatasetError::DiskFull { .. }) => error.to_string(),
             error if error.code() == ErrorCode::DiskFull => "the server's disk is full".to_owned(),
             error if error.code() == ErrorCode::StoreUnavailable => "the store of objects does not answer".to_owned(),
+            error if error.code() == ErrorCode::DatabaseUnavailable => "the database does not answer".to_owned(),
             error => error.to_string(),
         }
     }
@@ -346,7 +353,8 @@ impl ApiError {
     /// Logs the cause of an internal error.
     fn log_cause(&self) {
         let ErrorMapping { status, code, .. } = self.mapping();
-        let is_logged = matches!(code, ErrorCode::DiskFull | ErrorCode::StoreUnavailable);
+        let is_logged =
+            matches!(code, ErrorCode::DiskFull | ErrorCode::StoreUnavailable | ErrorCode::DatabaseUnavailable);
         if status == StatusCode::INTERNAL_SERVER_ERROR || is_logged {
             let cause = match self {
                 ApiError::Import(ImportError::Internal { cause })

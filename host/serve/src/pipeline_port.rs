@@ -13,7 +13,6 @@ use saggar_pipelines::{
     DeployRequest, JobObservation, OutputReference, PLUGIN_INPUT, PipelinePort, PreparedJob, StepFailure, StepInput,
 };
 use saggar_project::{OutputType, ParameterDeclaration, ParameterType, WeightsReference};
-use saggar_store::models::ModelRegistry;
 use saggar_store::records::{JobRecord, StateReason};
 use saggar_store::{AccessAction, AccessRights};
 
@@ -96,7 +95,7 @@ async fn pin(app: &AppState, rights: &AccessRights, spec: &mut JobSpec) -> Resul
 async fn weights_digest(app: &AppState, model: &str, version: u64) -> Result<String, StepFailure> {
     let model = model.to_owned();
     let read = move |parts: &crate::AppParts| {
-        let manifest = ModelRegistry::new(&parts.models_dir).manifest(&model, version)?;
+        let manifest = parts.model_registry().manifest(&model, version)?;
         Ok::<_, ApiError>(manifest.weights.hex())
     };
     app.run_blocking(read).await.map_err(step_failure)

@@ -23,7 +23,7 @@ pub(crate) struct ServerHistory {
 #[derive(Debug, Default)]
 struct ActiveJobs {
     /// The numbers of running and of queued jobs by project, for projects that have any.
-    counts: BTreeMap<String, (u32, u32)>,
+    counts: BTreeMap<String, (u64, u64)>,
     /// The project of each running job.
     projects: BTreeMap<String, String>,
 }
@@ -31,20 +31,20 @@ struct ActiveJobs {
 impl ActiveJobs {
     /// Reads the records. Blocks.
     fn read(records: &dyn JobRecords) -> Result<ActiveJobs, RecordError> {
-        let (active, queued) = (records.active_jobs()?, records.queued_jobs()?);
-        let mut counts: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-        active.iter().for_each(|job| counts.entry(job.project.clone()).or_default().0 += 1);
-        queued.iter().for_each(|job| counts.entry(job.project.clone()).or_default().1 += 1);
+        let (active, queues) = (records.active_jobs()?, records.queue_counts()?);
+        let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for queue in queues {
+            let (running, queued) = counts.entry(queue.project).or_default();
+            *running += queue.running;
+            *queued += queue.waiting;
+        }
         Ok(ActiveJobs { counts, projects: active.into_iter().map(|job| (job.name, job.project)).collect() })
     }
 
     fn gauges(&self) -> impl Iterator<Item = (HistoryKey, f64)> {
         self.counts.iter().flat_map(|(project, &(running, queued))| {
             let key = |quantity| (quantity, HistorySubject::Project(project.clone()));
-            [
-                (key(HistoryQuantity::JobsRunning), f64::from(running)),
-                (key(HistoryQuantity::JobsQueued), f64::from(queued)),
-            ]
+            [(key(HistoryQuantity::JobsRunning), running as f64), (key(HistoryQuantity::JobsQueued), queued as f64)]
         })
     }
 }

@@ -85,6 +85,14 @@ impl DesiredState {
         self.aliases.values().chain(&self.held).copied().chain(named).collect()
     }
 
+    /// Returns every version that it names.
+    pub fn versions(&self) -> BTreeSet<u64> {
+        let numbered = self.traffic.keys().chain(self.shadow.as_ref().map(|shadow| &shadow.to));
+        let numbered = numbered.filter_map(|name| self.resolve_version(name, None));
+        let named = self.aliases.values().chain(&self.held).chain(&self.former).chain(&self.last_default);
+        named.copied().chain(numbered).collect()
+    }
+
     /// Removes versions that no longer exist, and everything that refers to them. Returns whether there were any.
     pub fn forget_missing(&mut self, there: impl Fn(u64) -> bool) -> bool {
         let before = self.clone();

@@ -288,10 +288,7 @@ impl ModelLifecycle {
         cause: ReconcileCause,
     ) {
         let versions = self.scanned_versions(name);
-        if memory.desired.forget_missing(|version| versions.contains_key(&version)) {
-            tracing::info!(model = name, "removed references to versions that no longer exist");
-            self.save_desired_state(name, memory).await;
-        }
+        self.forget_removed_versions(name, memory, &versions).await;
         self.publish_desired_state(name, memory);
         let rest = self.router.status(name).map(|status| status.residency).unwrap_or_default();
         if memory.desired.unloaded {
@@ -354,7 +351,7 @@ impl ModelLifecycle {
         before.into_iter().for_each(|before| memory.desired.push_former_default(before));
         memory.desired.last_default = default.or(memory.desired.last_default);
         if memory.desired != plan {
-            self.save_desired_state(name, memory).await;
+            self.save_in_background(name, memory).await;
             self.publish_desired_state(name, memory);
         }
     }

@@ -8,6 +8,7 @@
 //! of items.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use saggar_tensor::Descriptor;
 
 use crate::digest::Digest;
 use crate::error::{DatasetError, StoreError};
-use crate::objects::ObjectStorage;
+use crate::objects::BlockingObjects;
+use crate::state_dir::StateDir;
 use crate::versions::directories::VersionDirectories;
 use crate::versions::objects::ObjectVersions;
-use crate::versions::{self, VersionFetch, VersionStore};
+use crate::versions::{self, ManifestSource, VersionStore};
 
 mod arrays;
 mod arrow;
@@ -89,6 +91,8 @@ struct LoadedDataset {
     splits: Vec<DatasetSplit>,
     items: u64,
     digest: Digest,
+    /// Keeps the files, if they are a copy that could be removed.
+    _pin: Option<File>,
 }
 
 /// An entry of a listing of dataset versions.
@@ -112,6 +116,22 @@ pub struct DatasetInfo {
     pub created_ms: UnixMillis,
     /// Messages for the user about the import: what was inferred, left out or replaced.
     pub notes: Vec<String>,
+}
+
+impl DatasetInfo {
+    fn of(name: &str, version: u64, manifest: DatasetManifest) -> DatasetInfo {
+        DatasetInfo {
+            name: name.to_owned(),
+            version,
+            digest: manifest.digest(),
+            items: manifest.items,
+            bytes: manifest.columns.iter().map(|column| column.bytes).sum(),
+            fields: manifest.fields(),
+            splits: manifest.splits(),
+            created_ms: manifest.created_ms,
+            notes: manifest.notes,
+        }
+    }
 }
 
 impl ColumnarDataset {
@@ -226,7 +246,7 @@ fn unknown_name_error<'a>(kind: &'static str, name: &str, known: impl Iterator<I
 }
 
 /// The folder of dataset versions in an object store.
-const OBJECT_FOLDER: &str = "datasets";
+pub(crate) const OBJECT_FOLDER: &str = "datasets";
 
 /// The datasets of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -246,13 +266,16 @@ impl DatasetStore {
     }
 
     /// Returns the datasets in an object store. Versions that are opened are fetched into `cache`, to be mapped.
-    /// `runtime` drives the store; it must not be the calling runtime, which is blocked.
-    pub fn in_objects(
-        objects: ObjectStorage,
-        cache: impl Into<PathBuf>,
-        runtime: tokio::runtime::Handle,
-    ) -> DatasetStore {
-        DatasetStore { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, cache, runtime)) }
+    pub fn in_objects(objects: BlockingObjects, cache: impl Into<PathBuf>) -> DatasetStore {
+        DatasetStore { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, cache)) }
+    }
+
+    /// Returns the datasets of an installation: those in its bucket, or those of the state directory without one.
+    pub fn of_home(home: &StateDir) -> DatasetStore {
+        match home.bucket() {
+            Some(bucket) => DatasetStore::in_objects(bucket.clone(), home.fetched_versions()),
+            None => DatasetStore::new(home.datasets()),
+        }
     }
 
     /// Imports a folder as the next version of `name`, or returns the existing version with the same content. A failure
@@ -322,8 +345,16 @@ impl DatasetStore {
         let manifest = draft.manifest(source, now_ms)?;
         let digest = manifest.digest();
         let same = |versions: &[u64]| {
-            let find = |version: &&u64| self.is_intact(name, **version, &digest);
-            Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
+            if versions.is_empty() {
+                return Ok::<_, DatasetError>(None);
+            }
+            // The manifests first, because they are cheap and most versions differ.
+            let is_equal = |source: &ManifestSource| {
+                DatasetManifest::read_from(source).is_ok_and(|manifest| manifest.digest() == digest)
+            };
+            let listed = self.versions.list(Some(name))?.into_iter().rev();
+            let mut equal = listed.filter(|it| it.manifest.as_ref().is_ok_and(is_equal)).map(|it| it.version);
+            Ok(equal.find(|version| self.is_intact(name, *version)))
         };
         let complete = |_: &Path| Ok(staging.complete(&manifest, draft.columns.iter().map(|column| &column.data))?);
         let version = self.versions.begin_staged(name, &staged)?;
@@ -331,12 +362,8 @@ impl DatasetStore {
         self.info(name, placed.version)
     }
 
-    fn is_intact(&self, name: &str, version: u64, digest: &Digest) -> bool {
-        let fetch = |files| self.versions.local_directory(name, version, files);
-        // Read the manifest first, because it is cheap and most versions differ.
-        let manifest = |dir: PathBuf| DatasetManifest::read(&dir).is_ok_and(|it| it.digest() == *digest);
-        fetch(VersionFetch::Manifest).is_ok_and(manifest)
-            && fetch(VersionFetch::All).is_ok_and(|dir| ColumnarDataset::open(&dir).is_ok())
+    fn is_intact(&self, name: &str, version: u64) -> bool {
+        self.versions.local_directory(name, version).is_ok_and(|dir| self.open_directory(&dir).is_ok())
     }
 
     /// Returns the description of a version.
@@ -345,19 +372,8 @@ impl DatasetStore {
     /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn info(&self, name: &str, version: u64) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
-        let dir = self.versions.local_directory(name, version, VersionFetch::Manifest)?;
-        let manifest = DatasetManifest::read(&dir)?;
-        Ok(DatasetInfo {
-            name: name.to_owned(),
-            version,
-            digest: manifest.digest(),
-            items: manifest.items,
-            bytes: manifest.columns.iter().map(|column| column.bytes).sum(),
-            fields: manifest.fields(),
-            splits: manifest.splits(),
-            created_ms: manifest.created_ms,
-            notes: manifest.notes,
-        })
+        let manifest = DatasetManifest::read_from(&self.versions.manifest(name, version)?)?;
+        Ok(DatasetInfo::of(name, version, manifest))
     }
 
     /// Opens a version for reading.
@@ -365,7 +381,19 @@ impl DatasetStore {
     /// # Errors
     /// Returns `NotFound` if it was removed; `Damaged`; `Store`.
     pub fn open(&self, info: &DatasetInfo) -> Result<ColumnarDataset, DatasetError> {
-        ColumnarDataset::open(&self.directory(info)?)
+        let opened = self.open_directory(&self.directory(info)?);
+        let Err(DatasetError::Damaged { file, .. }) = &opened else { return opened };
+        match file.parent().is_some_and(|dir| self.versions.discard_copy(dir)) {
+            // Only the copy on this machine was damaged.
+            true => self.open_directory(&self.directory(info)?),
+            false => opened,
+        }
+    }
+
+    /// Opens a directory of this store for reading, and keeps it until the dataset is dropped.
+    fn open_directory(&self, dir: &Path) -> Result<ColumnarDataset, DatasetError> {
+        let pin = self.versions.pin(dir);
+        ColumnarDataset::open_pinned(dir, pin)
     }
 
     /// Returns the directory of this machine with the files of a version. It does not exist if the version does not.
@@ -373,7 +401,7 @@ impl DatasetStore {
     /// # Errors
     /// Returns `Store` if the files cannot be fetched.
     pub fn directory(&self, info: &DatasetInfo) -> Result<PathBuf, DatasetError> {
-        Ok(self.versions.local_directory(&info.name, info.version, VersionFetch::All)?)
+        Ok(self.versions.local_directory(&info.name, info.version)?)
     }
 
     /// Returns every readable version of every dataset, sorted by name and number.
@@ -382,11 +410,13 @@ impl DatasetStore {
     /// Returns `Store` if a directory cannot be listed.
     pub fn list(&self) -> Result<Vec<DatasetInfo>, DatasetError> {
         let mut infos = Vec::new();
-        for name in self.versions.names()? {
-            for version in self.versions.versions(&name)? {
-                match self.info(&name, version) {
-                    Ok(info) => infos.push(info),
-                    Err(error) => tracing::warn!(name, version, %error, "unreadable dataset omitted from the list"),
+        for it in self.versions.list(None)? {
+            let manifest = it.manifest.map_err(DatasetError::from);
+            match manifest.and_then(|source| DatasetManifest::read_from(&source)) {
+                Ok(manifest) => infos.push(DatasetInfo::of(&it.name, it.version, manifest)),
+                Err(error) => {
+                    let (name, version) = (&it.name, it.version);
+                    tracing::warn!(name, version, %error, "unreadable dataset omitted from the list");
                 }
             }
         }
@@ -424,11 +454,12 @@ impl DatasetStore {
 
     /// Returns the version made from this upload, if it exists, and makes sure that it is durable.
     fn find_version_of_upload(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
-        let is_from = |version: &u64| {
-            let dir = self.versions.local_directory(name, *version, VersionFetch::Manifest);
-            dir.is_ok_and(|dir| DatasetManifest::read(&dir).is_ok_and(|it| it.source == Some(*source)))
+        let is_from = |manifest: &ManifestSource| {
+            DatasetManifest::read_from(manifest).is_ok_and(|manifest| manifest.source == Some(*source))
         };
-        let found = self.versions.versions(name)?.into_iter().rev().find(is_from);
+        let listed = self.versions.list(Some(name))?.into_iter().rev();
+        let mut found = listed.filter(|it| it.manifest.as_ref().is_ok_and(is_from)).map(|it| it.version);
+        let found = found.next();
         if found.is_some() {
             self.versions.sync_versions(name)?;
         }

@@ -39,6 +39,35 @@ pub fn is_store_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// Returns why the error or one of its causes means that a database on another machine did not answer, or `None`.
+pub fn database_outage(error: &(dyn std::error::Error + 'static)) -> Option<DatabaseOutage> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(failure) = error.downcast_ref::<UnansweredTransaction>() {
+            return Some(failure.outage);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// What is known after a database on another machine did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseOutage {
+    /// Nothing was recorded.
+    NothingRecorded,
+    /// The change may have been recorded.
+    OutcomeUnknown,
+}
+
+/// The error below [`RecordError::Database`] if the database did not answer.
+#[derive(Debug, Error)]
+#[error("{source}")]
+pub(crate) struct UnansweredTransaction {
+    pub(crate) outage: DatabaseOutage,
+    pub(crate) source: Box<dyn std::error::Error + Send + Sync>,
+}
+
 /// The error below [`StoreError::Remote`].
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -321,6 +350,17 @@ pub enum ModelError {
         /// What is wrong with it.
         problem: FileProblem,
     },
+    /// Another server changed the configuration or the desired state at the same time.
+    #[error(
+        "another server has just changed {model}; look at the model again, and repeat the change if it is still needed"
+    )]
+    ChangedElsewhere {
+        /// The model.
+        model: String,
+    },
+    /// An error of the records that servers share.
+    #[error(transparent)]
+    Records(Box<RecordError>),
     /// Weights that cannot be stored in a file.
     #[error("weights cannot be written: {reason}")]
     Weights {

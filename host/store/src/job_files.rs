@@ -14,9 +14,11 @@ use std::path::PathBuf;
 use crate::error::StoreError;
 use crate::logged_items::{LoggedKey, StoredItem};
 use crate::outputs::OutputFile;
+use crate::records::JobLease;
 
 mod local;
 mod objects;
+mod recorded_log;
 #[cfg(test)]
 mod tests;
 
@@ -77,6 +79,15 @@ pub trait JobFiles: Debug + Send + Sync {
     /// Returns any error of the file system or the object store.
     fn open_log(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>>;
 
+    /// Opens the log of the attempt of a lease as [`open_log`](Self::open_log) does. If lines are written to records, they are
+    /// refused once the lease is over.
+    ///
+    /// # Errors
+    /// Returns any error of the file system, the object store or the records.
+    fn open_leased_log(&self, lease: &JobLease) -> io::Result<Box<dyn AttemptLog>> {
+        self.open_log(&lease.job, lease.attempt)
+    }
+
     /// Returns the size of a log in bytes; 0 if it does not exist.
     ///
     /// # Errors
@@ -100,6 +111,12 @@ pub trait JobFiles: Debug + Send + Sync {
     /// # Errors
     /// Returns any error of the file system or the object store.
     fn read_recording(&self, job: &str, attempt: u32) -> io::Result<Vec<u8>>;
+
+    /// Returns the bytes of a job's outputs, logged items, logs and recordings.
+    ///
+    /// # Errors
+    /// Returns `Io` or `Object`.
+    fn job_bytes(&self, job: &str) -> Result<u64, StoreError>;
 
     /// Removes a job's outputs, logged items, logs and recordings. Returns the bytes that this freed. Removing again
     /// completes an interrupted removal.

@@ -67,12 +67,12 @@ pub use logged_items::{LoggedItem, LoggedKey, LoggedKind, StoredItem};
 pub use models::{
     ModelPublication, ModelRegistry, PublishedVersion, ScannedVersion, VersionCompleteness, VersionFiles,
 };
-pub use objects::ObjectStorage;
+pub use objects::{BlockingObjects, ObjectStorage};
 pub use outputs::{OutputFile, is_output_path};
 pub use projects::{ProjectAssignments, ProjectsError};
 pub use records::{JobLease, JobRecord, JobRecords, JobState};
 pub use rights::{AccessAction, AccessDenied, AccessRights, ResourceKind, VersionClaim};
 pub use secrets::{SecretError, SecretStore};
-pub use shared_file::{SharedFile, SharedFileError};
+pub use shared_file::{SealingKey, SharedFile, SharedFileError};
 pub use state_dir::{StateDir, StateDirLock};
 pub use storage_usage::{StorageKind, StorageQuota, StorageUsage};

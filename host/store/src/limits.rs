@@ -25,6 +25,15 @@ pub const S3_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Attempts to create an object whose name the store refuses although no object has it: another put of the name was in
 /// progress, and failed.
 pub const S3_CREATES_MAX: u32 = 5;
+/// Requests of one listing that read objects at the same time.
+pub const CONCURRENT_READS_MAX: usize = 16;
+/// Bytes of dataset versions that were fetched from a bucket and are kept on this machine, and the same for outputs of jobs.
+/// The least recently used ones are removed first, and none that is mapped.
+pub const FETCHED_BYTES_MAX: u64 = 128 << 30;
+/// Time after its last use in which a fetched directory is not removed, because its user may not have opened it yet.
+pub const FETCHED_AGE_MIN: Duration = Duration::from_secs(60);
+/// Maximum bytes of a manifest that is stored in the index of its version in a bucket.
+pub const INDEXED_MANIFEST_BYTES_MAX: usize = 1 << 20;
 
 /// Requests that create the same object at once when a store is checked. Exactly one can succeed.
 pub const PROBE_RACERS: usize = 8;
@@ -282,7 +291,17 @@ pub const JOBS_LISTED_MAX: u32 = 1_000;
 pub const EXPERIMENT_MEMBERS_MAX: u32 = 100;
 
 /// Jobs in the queue; the next one is refused.
-pub const JOBS_QUEUED_MAX: u64 = 10_000;
+pub const JOBS_QUEUED_MAX: u64 = 200_000;
+
+/// Queued jobs that a placement reads, if they are in few groups.
+pub const QUEUE_JOBS_READ: usize = 1_024;
+
+/// Queued jobs of one group that a placement reads, if there are few groups. The next placement reads more if all of them
+/// start.
+pub const QUEUE_GROUP_JOBS_READ_MAX: usize = 32;
+
+/// Queued jobs of one group that a placement reads, however many groups there are.
+pub const QUEUE_GROUP_JOBS_READ_MIN: usize = 2;
 
 /// Maximum pipeline runs that are not over.
 pub const PIPELINE_RUNS_UNFINISHED_MAX: u64 = 1000;

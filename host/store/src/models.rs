@@ -19,28 +19,34 @@ use crate::digest::Digest;
 use crate::durable;
 use crate::error::{FileProblem, ModelError, StoreError};
 use crate::image_preprocessing::ImageInputs;
-use crate::objects::ObjectStorage;
+use crate::objects::BlockingObjects;
 use crate::regular_file;
+use crate::state_dir::StateDir;
 use crate::versions::directories::VersionDirectories;
+use crate::versions::mirrored::MirroredVersions;
 use crate::versions::objects::ObjectVersions;
-use crate::versions::{self, VersionFetch, VersionStore};
+use crate::versions::{self, ManifestSource, VersionStore};
 
 pub mod bundle;
 mod card;
 pub mod manifest;
+mod mirror;
 mod notes;
 pub mod provenance;
 mod removal;
+mod shared_notes;
 #[cfg(test)]
 mod tests;
 mod weights;
 
+pub use crate::versions::mirrored::MirrorChanges;
 pub use card::{LineageOrigin, StepOrigin, TrainingOrigin, TrialOrigin};
 pub use manifest::{FORMAT, FileEntry, ModelManifest};
 pub use notes::NOTE_BYTES_MAX;
 pub use provenance::ModelProvenance;
 
-use manifest::{check_sizes, read_manifest};
+use manifest::{check_sizes, decode_manifest, read_manifest};
+use shared_notes::SharedNotes;
 
 /// The plugin's file name in a version.
 pub const PLUGIN_FILE: &str = "plugin.wasm";
@@ -123,32 +129,45 @@ pub struct VersionFiles {
 }
 
 /// The folder of model versions in an object store.
-const OBJECT_FOLDER: &str = "models";
+pub(crate) const OBJECT_FOLDER: &str = "models";
 
 /// The models of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ModelRegistry {
     versions: Arc<dyn VersionStore>,
-    /// The directory of the files beside the versions.
+    /// The directory of the files beside the versions, and of the versions that this machine has.
     dir: PathBuf,
+    /// The same versions, if they are in a bucket.
+    mirror: Option<Arc<MirroredVersions>>,
+    /// The files beside the versions that servers have in common.
+    shared_notes: Option<Arc<SharedNotes>>,
 }
 
 impl ModelRegistry {
     /// Returns the registry of the models under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> ModelRegistry {
         let dir = dir.into();
-        ModelRegistry { versions: Arc::new(VersionDirectories::new(&dir)), dir }
+        let versions = Arc::new(VersionDirectories::new(&dir));
+        ModelRegistry { versions, dir, mirror: None, shared_notes: None }
     }
 
-    /// Returns the registry of the models in an object store. Versions that are read are fetched into `dir`, where the
-    /// files beside them are. `runtime` drives the store; it must not be the calling runtime, which is blocked.
-    pub fn in_objects(
-        objects: ObjectStorage,
-        dir: impl Into<PathBuf>,
-        runtime: tokio::runtime::Handle,
-    ) -> ModelRegistry {
+    /// Returns the registry of an installation: the models in its bucket, of which this machine has copies under `dir`, or
+    /// those under `dir` without one.
+    pub fn of_home(home: &StateDir, dir: impl Into<PathBuf>) -> ModelRegistry {
+        match home.bucket() {
+            Some(bucket) => ModelRegistry::in_objects(bucket.clone(), dir),
+            None => ModelRegistry::new(dir),
+        }
+    }
+
+    /// Returns the registry of the models in an object store. This machine has copies of them under `dir`, where the files
+    /// beside them are.
+    pub fn in_objects(objects: BlockingObjects, dir: impl Into<PathBuf>) -> ModelRegistry {
         let dir = dir.into();
-        ModelRegistry { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, &dir, runtime)), dir }
+        // Versions are fetched into `dir`; the other directory is not used.
+        let remote = ObjectVersions::new(objects, OBJECT_FOLDER, dir.join(".fetched"));
+        let mirror = Arc::new(MirroredVersions::new(remote, &dir));
+        ModelRegistry { versions: Arc::clone(&mirror) as _, dir, mirror: Some(mirror), shared_notes: None }
     }
 
     /// Creates a version, unless the same job already published the same plugin, weights and config. The version is
@@ -208,25 +227,27 @@ impl ModelRegistry {
             Ok(())
         };
         let placed = versions::publish(&*self.versions, model, self.versions.begin(model)?, same, fill)?;
-        let dir = self.versions.local_directory(model, placed.version, VersionFetch::All)?;
+        let dir = self.versions.local_directory(model, placed.version)?;
         Ok(PublishedVersion { version: placed.version, is_new: placed.is_new, dir })
     }
 
     /// Returns whether a version is complete and has the content of this publication.
     fn is_same_publication(&self, model: &str, version: u64, wanted: &ModelManifest) -> bool {
-        let Ok(dir) = self.versions.local_directory(model, version, VersionFetch::All) else { return false };
-        read_manifest(&dir).is_ok_and(|found| found.is_same_publication(wanted)) && verify(&dir).is_ok()
+        // The manifest first, because most versions differ.
+        self.manifest(model, version).is_ok_and(|found| found.is_same_publication(wanted))
+            && self.versions.local_directory(model, version).is_ok_and(|dir| verify(&dir).is_ok())
     }
 
-    /// Returns the versions of all models, sorted by name and number. Cheap: it checks sizes, not contents.
+    /// Returns the versions of all models that this machine has, sorted by name and number. Cheap: it checks sizes, not
+    /// contents.
     ///
     /// # Errors
     /// Returns `Store` if a directory cannot be listed.
     pub fn scan(&self) -> Result<Vec<ScannedVersion>, ModelError> {
-        let mut found = Vec::new();
-        for name in self.versions.names()? {
-            for version in self.versions.versions(&name)? {
-                let dir = self.versions.local_directory(&name, version, VersionFetch::All)?;
+        let (mut found, local) = (Vec::new(), VersionDirectories::new(&self.dir));
+        for name in local.names()? {
+            for version in local.versions(&name)? {
+                let dir = local.directory(&name, version);
                 let state = match check_sizes(&dir) {
                     Ok(_) => VersionCompleteness::Complete,
                     Err(error) => VersionCompleteness::Incomplete(error.to_string()),
@@ -246,8 +267,9 @@ impl ModelRegistry {
         if let Some(version) = version {
             return load(&self.version_dir(model, version)?);
         }
+        check_name(model)?;
         // Like a missing version, a model without versions is named by a directory.
-        let mut result = Err(ModelError::NotFound { dir: self.version_dir(model, 1)? });
+        let mut result = Err(ModelError::NotFound { dir: self.dir.join(model).join("1") });
         for version in self.versions.versions(model)?.into_iter().rev() {
             result = load(&self.version_dir(model, version)?);
             if result.is_ok() {
@@ -263,15 +285,15 @@ impl ModelRegistry {
     /// Returns `BadName`; `NotFound`; `Incomplete` if it cannot be read; `Store`.
     pub fn manifest(&self, model: &str, version: u64) -> Result<ModelManifest, ModelError> {
         check_name(model)?;
-        read_manifest(&self.versions.local_directory(model, version, VersionFetch::Manifest)?)
+        read_manifest_from(&self.versions.manifest(model, version)?)
     }
 
-    /// Returns every model that has a directory, sorted.
+    /// Returns every model that has a directory on this machine, sorted.
     ///
     /// # Errors
     /// Returns `Store` if the directory cannot be listed.
     pub fn names(&self) -> Result<Vec<String>, ModelError> {
-        Ok(self.versions.names()?)
+        Ok(VersionDirectories::new(&self.dir).names()?)
     }
 
     /// Returns the directory of this machine with the files of a version. It does not exist if the version does not.
@@ -280,7 +302,7 @@ impl ModelRegistry {
     /// Returns `BadName`; `Store` if the files cannot be fetched.
     pub fn version_dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
         check_name(model)?;
-        Ok(self.versions.local_directory(model, version, VersionFetch::All)?)
+        Ok(self.versions.local_directory(model, version)?)
     }
 }
 
@@ -353,9 +375,12 @@ pub fn encode_tensors(variables: &[SavedVariable], metadata: &BTreeMap<String, S
     weights::encode(&sorted, metadata)
 }
 
-/// Returns the manifest of the version in `dir`. No other file is read.
-pub(crate) fn read_manifest_in(dir: &Path) -> Result<ModelManifest, ModelError> {
-    read_manifest(dir)
+/// Returns a version's manifest, wherever it is. No other file is read.
+pub(crate) fn read_manifest_from(source: &ManifestSource) -> Result<ModelManifest, ModelError> {
+    match source {
+        ManifestSource::Directory(dir) => read_manifest(dir),
+        ManifestSource::Text { path, text } => decode_manifest(path, text.as_bytes()),
+    }
 }
 
 /// Returns the digest of the plugin of the version in `dir`. Only the manifest is read.

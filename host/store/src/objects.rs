@@ -9,19 +9,21 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use saggar_clock::UnixMillis;
 
 use crate::digest::Digest;
 use crate::error::StoreError;
-use crate::limits::S3_CREATES_MAX;
+use crate::limits::{CONCURRENT_READS_MAX, S3_CREATES_MAX};
 
+mod blocking;
 pub(crate) mod files;
 mod probe;
 mod s3;
 
+pub use blocking::BlockingObjects;
 pub use probe::StoreProbe;
 pub use s3::{ClockSkew, S3Settings};
 
@@ -224,6 +226,22 @@ impl ObjectStorage {
     pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
         let got = self.store.get(&self.path(name)?).await.map_err(self.failure(name))?;
         got.bytes().await.map_err(self.failure(name))
+    }
+
+    /// Returns the bytes of several objects without verifying them, in the order of the names; `None` for one that does not
+    /// exist. Sends some requests at the same time.
+    ///
+    /// # Errors
+    /// Returns `Object`.
+    pub(crate) async fn get_all(&self, names: Vec<String>) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let read = |name: String| async move {
+            match self.get(&name).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        futures::stream::iter(names).map(read).buffered(CONCURRENT_READS_MAX).try_collect().await
     }
 
     /// Returns an object's bytes, verified against `digest`.

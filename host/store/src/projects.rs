@@ -4,6 +4,8 @@
 //! <root>/.projects/<name>     ["digits","faces"]
 //! ```
 //!
+//! With a bucket, they are objects of it (`bucket`).
+//!
 //! A name without such a file belongs to no project: keys without a project limit can change it, and other keys can use
 //! it. A name that is created with a key limited to projects belongs to those projects. For a model without a file,
 //! changes are checked against the project of the job that published its newest version, because such models may be
@@ -11,22 +13,39 @@
 
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
-use crate::models;
 use crate::rights::{AccessDenied, VersionClaim};
+use crate::state_dir::StateDir;
 use crate::versions::directories::VersionDirectories;
+use crate::versions::objects::ObjectVersions;
 use crate::versions::{VersionStore, is_name};
+use crate::{dataset, models};
+
+mod bucket;
+
+use bucket::BucketAssignments;
 
 /// The projects of the models, or of the datasets, under one directory. Clones share the files.
 #[derive(Clone, Debug)]
 pub struct ProjectAssignments {
-    versions: VersionDirectories,
+    versions: Arc<dyn VersionStore>,
+    place: AssignmentPlace,
     are_models: bool,
+}
+
+/// Where assignments are.
+#[derive(Clone, Debug)]
+enum AssignmentPlace {
+    /// In files beside the versions.
+    Files(VersionDirectories),
+    /// In a bucket.
+    Bucket(Arc<BucketAssignments>),
 }
 
 /// The reason why projects cannot be read or changed.
@@ -76,14 +95,25 @@ pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, 
 }
 
 impl ProjectAssignments {
-    /// Returns the assignments of the models under `root`.
-    pub fn of_models(root: impl Into<PathBuf>) -> ProjectAssignments {
-        ProjectAssignments { versions: VersionDirectories::new(root), are_models: true }
+    /// Returns the assignments of the models of an installation, whose directory of models is `root`.
+    pub fn of_models(home: &StateDir, root: impl Into<PathBuf>) -> ProjectAssignments {
+        ProjectAssignments::of(home, root.into(), models::OBJECT_FOLDER, true)
     }
 
-    /// Returns the assignments of the datasets under `root`.
-    pub fn of_datasets(root: impl Into<PathBuf>) -> ProjectAssignments {
-        ProjectAssignments { versions: VersionDirectories::new(root), are_models: false }
+    /// Returns the assignments of the datasets of an installation.
+    pub fn of_datasets(home: &StateDir) -> ProjectAssignments {
+        ProjectAssignments::of(home, home.datasets(), dataset::OBJECT_FOLDER, false)
+    }
+
+    fn of(home: &StateDir, root: PathBuf, folder: &str, are_models: bool) -> ProjectAssignments {
+        let Some(bucket) = home.bucket() else {
+            let versions = VersionDirectories::new(root);
+            let place = AssignmentPlace::Files(versions.clone());
+            return ProjectAssignments { versions: Arc::new(versions), place, are_models };
+        };
+        let versions = Arc::new(ObjectVersions::new(bucket.clone(), folder, home.fetched_versions()));
+        let place = AssignmentPlace::Bucket(Arc::new(BucketAssignments::new(bucket.clone(), folder)));
+        ProjectAssignments { versions, place, are_models }
     }
 
     /// Returns the recorded projects of a name, or `None` if it belongs to no project.
@@ -94,7 +124,13 @@ impl ProjectAssignments {
         if !is_name(name) {
             return Ok(None);
         }
-        let path = self.versions.projects_path(name);
+        let directories = match &self.place {
+            AssignmentPlace::Files(directories) => directories,
+            AssignmentPlace::Bucket(bucket) => {
+                return Ok(Some(bucket.projects(name)?).filter(|projects| !projects.is_empty()));
+            }
+        };
+        let path = directories.projects_path(name);
         let read = || {
             let file = match std::fs::File::open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -119,8 +155,8 @@ impl ProjectAssignments {
             return Ok(recorded);
         }
         let newest = self.versions.versions(name)?.last().copied();
-        let manifest =
-            newest.and_then(|version| models::read_manifest_in(&self.versions.directory(name, version)).ok());
+        let newest = newest.map(|version| self.versions.manifest(name, version)).transpose()?;
+        let manifest = newest.and_then(|source| models::read_manifest_from(&source).ok());
         Ok(manifest.and_then(|manifest| project_of_job(&manifest.source_job)).map(|project| vec![project]))
     }
 
@@ -133,7 +169,7 @@ impl ProjectAssignments {
         if !is_name(name) || self.versions.versions(name)?.is_empty() {
             return Err(ProjectsError::NotFound { name: name.chars().take(80).collect() });
         }
-        self.versions.with_name_lock(name, || self.write(name, &projects))
+        self.change(name, || Ok(Some(projects.clone())))
     }
 
     /// Checks whether the caller can create a version of this name, and assigns a new name to the caller's projects.
@@ -146,10 +182,7 @@ impl ProjectAssignments {
         if !is_name(name) || claim.rights.key().is_none() {
             return Ok(());
         }
-        self.versions.with_name_lock(name, || match self.evaluate_claim(name, claim)? {
-            Some(projects) => self.write(name, &projects),
-            None => Ok(()),
-        })
+        self.change(name, || self.evaluate_claim(name, claim))
     }
 
     /// Checks a claim as [`ProjectAssignments::claim`] does, without recording it.
@@ -168,26 +201,39 @@ impl ProjectAssignments {
 
     /// Removes the assignment of a name that has no version, after creating its first one failed.
     pub fn release(&self, name: &str) {
-        let release = || match self.versions.versions(name)?.is_empty() {
-            true => self.write(name, &[]),
-            false => Ok(()),
-        };
+        let release = || Ok(self.versions.versions(name)?.is_empty().then(Vec::new));
         if is_name(name)
-            && let Err(error) = self.versions.with_name_lock(name, release)
+            && let Err(error) = self.change(name, release)
         {
             tracing::warn!(name, %error, "the unused name is still assigned to its projects");
         }
     }
 
-    fn write(&self, name: &str, projects: &[String]) -> Result<(), ProjectsError> {
-        if projects.is_empty() {
-            return Ok(self.versions.remove_projects_file(name)?);
+    /// Changes the projects of a name to those that `decide` returns, while nobody else changes them. Changes nothing if it
+    /// returns `None`.
+    fn change(
+        &self,
+        name: &str,
+        mut decide: impl FnMut() -> Result<Option<Vec<String>>, ProjectsError>,
+    ) -> Result<(), ProjectsError> {
+        match &self.place {
+            AssignmentPlace::Bucket(bucket) => bucket.change(name, decide),
+            AssignmentPlace::Files(directories) => directories.with_name_lock(name, || match decide()? {
+                Some(projects) => write_file(directories, name, &projects),
+                None => Ok(()),
+            }),
         }
-        let path = self.versions.projects_path(name);
-        self.versions.create_directory(path.parent().unwrap_or(&path))?;
-        let text = serde_json::to_vec(projects).expect("names are JSON");
-        Ok(durable::replace(&path, &text).map_err(StoreError::io(&path))?)
     }
+}
+
+fn write_file(directories: &VersionDirectories, name: &str, projects: &[String]) -> Result<(), ProjectsError> {
+    if projects.is_empty() {
+        return Ok(directories.remove_projects_file(name)?);
+    }
+    let path = directories.projects_path(name);
+    directories.create_directory(path.parent().unwrap_or(&path))?;
+    let text = serde_json::to_vec(projects).expect("names are JSON");
+    Ok(durable::replace(&path, &text).map_err(StoreError::io(&path))?)
 }
 
 /// Returns the project of a job with this name: `digits` for `digits-7`.
@@ -209,6 +255,10 @@ mod tests {
     use crate::rights::{AccessAction, AccessRights};
     use crate::{DatasetStore, KeyScope};
 
+    fn of_models(root: &Path) -> ProjectAssignments {
+        ProjectAssignments::of_models(&StateDir::from_existing(root), root)
+    }
+
     fn publish(root: &Path, model: &str, source_job: &str) {
         let it = ModelPublication {
             model,
@@ -228,7 +278,7 @@ mod tests {
     #[test]
     fn a_new_name_belongs_to_whoever_claims_it_first() {
         let directory = tempfile::tempdir().unwrap();
-        let projects = ProjectAssignments::of_datasets(directory.path());
+        let projects = ProjectAssignments::of_datasets(&StateDir::open(directory.path()).unwrap());
         let (digits, faces) =
             (key_rights(&[KeyScope::JobsWrite], &["digits"]), key_rights(&[KeyScope::JobsWrite], &["faces"]));
         let nobody = AccessRights::default();
@@ -245,13 +295,16 @@ mod tests {
         projects.claim("other", &claim(&nobody)).unwrap();
         projects.claim("../x", &claim(&digits)).unwrap();
         assert_eq!(projects.recorded_projects("other").unwrap(), None);
-        assert!(DatasetStore::new(directory.path()).list().unwrap().is_empty(), "the folder is no dataset");
+        assert!(
+            DatasetStore::new(directory.path().join("datasets")).list().unwrap().is_empty(),
+            "the folder is no dataset"
+        );
     }
 
     #[test]
     fn a_model_without_recorded_projects_belongs_to_the_project_of_its_newest_version() {
         let directory = tempfile::tempdir().unwrap();
-        let projects = ProjectAssignments::of_models(directory.path());
+        let projects = of_models(directory.path());
         for (job, owner) in [("digits-7", Some("digits")), ("onnx-0a1b2c", None), ("", None), ("a-b-12", Some("a-b"))] {
             publish(directory.path(), "net", job);
             let owners = owner.map(|owner| vec![owner.to_owned()]);
@@ -272,7 +325,7 @@ mod tests {
     fn a_damaged_project_file_denies_every_key() {
         let directory = tempfile::tempdir().unwrap();
         publish(directory.path(), "net", "");
-        let projects = ProjectAssignments::of_models(directory.path());
+        let projects = of_models(directory.path());
         projects.set("net", vec!["faces".to_owned()]).unwrap();
         std::fs::write(directory.path().join(".projects/net"), "[\"fa").unwrap();
         assert!(projects.owners("net").is_err());

@@ -23,6 +23,7 @@ mod host_labels;
 pub mod id;
 mod job;
 mod lease;
+mod log;
 mod membership;
 mod orders;
 mod pause;
@@ -50,8 +51,10 @@ pub use job::{
 };
 pub use lease::{
     DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
-    PlacedJob, PlacedPreemption, PlacementState, ROOM_CLAIM_MS, ServerIdentity,
+    PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, ROOM_CLAIM_MS, RunningCount,
+    ServerIdentity,
 };
+pub use log::{LogChunk, LogRecords};
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use orders::{JobOrder, JobOrders, RoomClaim};
 pub use pause::{PAUSED, PausePoint, PauseStep};
@@ -157,7 +160,9 @@ pub struct JobFilter {
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
-pub trait JobRecords: SweepRecords + PipelineRecords + LeaseRecords + HostRecords + DocumentRecords {
+pub trait JobRecords:
+    SweepRecords + PipelineRecords + LeaseRecords + HostRecords + DocumentRecords + LogRecords
+{
     /// Records a new job in the state `Queued`.
     ///
     /// # Errors

@@ -2,21 +2,23 @@
 //!
 //! Values never appear in records, logs or listings; the process that starts an attempt reads those that its job names.
 //! A secret lists the projects whose keys can grant it to jobs. Only keys without a project limit can grant a secret
-//! that lists no project.
+//! that lists no project. Servers of a database can have their secrets in common: then the file is a copy of a document
+//! that is sealed with a key that the database does not have.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::durable;
 use crate::error::StoreError;
-use crate::limits::{MANIFEST_BYTES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
 use crate::projects::{self, ProjectsError};
+use crate::records::DocumentRecords;
 use crate::rights::{AccessAction, AccessRights};
-use crate::{regular_file, versions};
+use crate::shared_file::{SealingKey, SharedFile, SharedFileError};
+use crate::versions;
 
 /// A stored secret. One without projects is stored as its value alone, which is also the format of earlier builds.
 #[derive(Clone, Serialize, Deserialize)]
@@ -45,10 +47,13 @@ impl StoredSecret {
     }
 }
 
-/// The file of secrets. Clones share the file.
+/// The document of the secrets that servers have in common.
+const SECRETS_DOCUMENT: &str = "secrets";
+
+/// The file of secrets, which servers can have in common. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct SecretStore {
-    path: PathBuf,
+    file: SharedFile,
 }
 
 /// The reason why a secret cannot be stored or read.
@@ -83,15 +88,57 @@ pub enum SecretError {
         /// The error.
         reason: String,
     },
+    /// The servers' common secrets cannot be read or changed.
+    #[error(transparent)]
+    Shared(SharedFileError),
     /// The file system reported an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+impl From<SharedFileError> for SecretError {
+    fn from(error: SharedFileError) -> SecretError {
+        match error {
+            SharedFileError::Store(error) => SecretError::Store(error),
+            error => SecretError::Shared(error),
+        }
+    }
+}
+
 impl SecretStore {
     /// Returns the store of the file at `path`. A missing file means that no secrets are stored.
     pub fn new(path: impl Into<PathBuf>) -> SecretStore {
-        SecretStore { path: path.into() }
+        SecretStore { file: SharedFile::new(path) }
+    }
+
+    /// Makes the secrets those that all servers with these records have in common, sealed with `key` in the records. See
+    /// [`SharedFile::share`].
+    ///
+    /// # Errors
+    /// Returns `Store`; `Shared`.
+    pub fn share(self, records: Arc<dyn DocumentRecords>, key: SealingKey) -> Result<SecretStore, SecretError> {
+        Ok(SecretStore { file: self.file.share_sealed(SECRETS_DOCUMENT, records, key)? })
+    }
+
+    /// Returns whether servers have the secrets in common.
+    pub fn is_shared(&self) -> bool {
+        self.file.is_shared()
+    }
+
+    /// Makes the secrets this server's alone again.
+    ///
+    /// # Errors
+    /// Returns `Store`.
+    pub fn stop_sharing(&self) -> Result<(), SecretError> {
+        Ok(self.file.stop_sharing()?)
+    }
+
+    /// Fetches secrets that other servers have changed. Does nothing if they are not shared.
+    ///
+    /// # Errors
+    /// Returns `Store`; `Shared`.
+    pub fn refresh(&self) -> Result<(), SecretError> {
+        Ok(self.file.refresh()?)
     }
 
     /// Returns the names, sorted, with the projects of each; only those that `rights` allow.
@@ -129,7 +176,7 @@ impl SecretStore {
         let projects = projects.map(projects::validate_project_names).transpose()?;
         self.update(|secrets| {
             let before = || secrets.get(name).map(|secret| secret.projects().to_vec()).unwrap_or_default();
-            let secret = StoredSecret::new(value, projects.unwrap_or_else(before));
+            let secret = StoredSecret::new(value, projects.clone().unwrap_or_else(before));
             secrets.insert(name.to_owned(), secret);
             if secrets.len() > SECRETS_MAX { Err(SecretError::TooMany) } else { Ok(()) }
         })
@@ -144,27 +191,27 @@ impl SecretStore {
     }
 
     fn read(&self) -> Result<BTreeMap<String, StoredSecret>, SecretError> {
-        match regular_file::read(&self.path, MANIFEST_BYTES_MAX) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                // The reason gives the position only, because the content is secret.
-                let reason = format!("line {}, column {} is not as it was written", error.line(), error.column());
-                SecretError::Damaged { path: self.path.clone(), reason }
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-            Err(error) => Err(StoreError::io(&self.path)(error).into()),
-        }
+        self.parse(self.file.read_text()?.as_deref())
+    }
+
+    fn parse(&self, text: Option<&str>) -> Result<BTreeMap<String, StoredSecret>, SecretError> {
+        let Some(text) = text else { return Ok(BTreeMap::new()) };
+        serde_json::from_str(text).map_err(|error| {
+            // The reason gives the position only, because the content is secret.
+            let reason = format!("line {}, column {} is not as it was written", error.line(), error.column());
+            SecretError::Damaged { path: self.file.path().to_owned(), reason }
+        })
     }
 
     fn update<T>(
         &self,
-        work: impl FnOnce(&mut BTreeMap<String, StoredSecret>) -> Result<T, SecretError>,
+        mut work: impl FnMut(&mut BTreeMap<String, StoredSecret>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        let _lock = durable::lock_for_update(&self.path)?;
-        let mut secrets = self.read()?;
-        let done = work(&mut secrets)?;
-        let text = serde_json::to_vec_pretty(&secrets).expect("text is JSON");
-        durable::replace(&self.path, &text).map_err(StoreError::io(&self.path))?;
-        Ok(done)
+        self.file.update(|text| {
+            let mut secrets = self.parse(text)?;
+            let done = work(&mut secrets)?;
+            Ok((serde_json::to_string_pretty(&secrets).expect("text is JSON"), done))
+        })
     }
 }
 

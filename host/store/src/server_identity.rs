@@ -32,14 +32,18 @@ pub fn server_identity(
     name: Option<&str>,
 ) -> Result<ServerIdentity, StoreError> {
     let id = read_or_create(&home.root().join(SERVER_ID_FILE))?;
-    // A job needs all of them: a server that has only some of its files cannot run it.
-    let mut storage = match objects.bucket_identity() {
-        Some(bucket) => format!("{bucket} "),
-        None => read_or_create(&home.objects().join(STORAGE_ID_FILE))?,
+    let storage = match objects.bucket_identity() {
+        // Everything that a job needs is in it.
+        Some(bucket) => bucket.to_owned(),
+        None => {
+            // A job needs all of them: a server that has only some of its files cannot run it.
+            let mut storage = String::new();
+            for directory in [home.objects().as_path(), &home.datasets(), &home.jobs(), models] {
+                storage += &read_or_create(&directory.join(STORAGE_ID_FILE))?;
+            }
+            storage
+        }
     };
-    for directory in [home.datasets().as_path(), &home.jobs(), models] {
-        storage += &read_or_create(&directory.join(STORAGE_ID_FILE))?;
-    }
     let storage = Digest::of(storage.as_bytes()).hex()[..16].to_owned();
     let name = name.map_or_else(|| format!("{}-{}", host_name(), &id[..6.min(id.len())]), str::to_owned);
     Ok(ServerIdentity { name, id, storage })
@@ -122,18 +126,16 @@ mod tests {
             assert_eq!(identity(&open("c")).storage == a.storage, at == 3, "{directory}");
         }
         assert_ne!(identity(&open("c")).id, a.id);
-        // With a bucket, the directory of objects is not used.
+        // With a bucket, no directory is shared.
         let bucket = |home: &StateDir, endpoint: &str, address: &str| {
             let variable = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| endpoint.to_owned());
             let bucket = ObjectStorage::open_bucket(S3Settings::read(address, &variable).unwrap()).unwrap();
             server_identity(home, &home.models(), &bucket, None).unwrap().storage
         };
         let storage = bucket(&first, "https://one", "s3://models/x");
-        let third = open("c");
-        std::fs::remove_file(third.root().join("objects")).unwrap();
-        assert_eq!(bucket(&open("c"), "https://one/", "s3://models/x"), storage);
-        assert_ne!(bucket(&open("c"), "https://two", "s3://models/x"), storage);
-        assert_ne!(bucket(&open("c"), "https://one", "s3://models/y"), storage);
+        assert_eq!(bucket(&open("b"), "https://one/", "s3://models/x"), storage);
+        assert_ne!(bucket(&open("b"), "https://two", "s3://models/x"), storage);
+        assert_ne!(bucket(&open("b"), "https://one", "s3://models/y"), storage);
         assert_ne!(a.storage, storage);
         let named = server_identity(&first, &first.models(), &local(&first), Some("gpu-1")).unwrap();
         assert_eq!((named.name.as_str(), named.id), ("gpu-1", a.id));

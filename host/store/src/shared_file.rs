@@ -17,6 +17,10 @@ use crate::limits::MANIFEST_BYTES_MAX;
 use crate::records::{DocumentRecords, RecordedDocument};
 use crate::regular_file;
 
+mod sealing_key;
+
+pub use sealing_key::SealingKey;
+
 /// A file that servers can have in common. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct SharedFile {
@@ -29,6 +33,8 @@ pub struct SharedFile {
 struct SharedDocument {
     name: String,
     records: Arc<dyn DocumentRecords>,
+    /// The key that the document is sealed with, if it is.
+    key: Option<SealingKey>,
     /// The revision that this process has copied to the file, or 0. Changed only while the file's lock is held.
     copied: AtomicU64,
 }
@@ -42,6 +48,14 @@ pub enum SharedFileError {
     /// An error of the records.
     #[error(transparent)]
     Records(#[from] RecordError),
+    /// The document is sealed with another key.
+    #[error(
+        "{document}: the servers of the database seal it with another key; set SAGGAR_SECRETS_KEY to that of the others"
+    )]
+    OtherKey {
+        /// The name of the document.
+        document: String,
+    },
     /// The file is a copy, and the records are not known.
     #[error(
         "{} is a copy of what the servers of a database have in common: set SAGGAR_DATABASE_URL to that database, or \
@@ -52,6 +66,25 @@ pub enum SharedFileError {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl SharedDocument {
+    /// Returns the document if its revision is higher than `after`.
+    fn read(&self, after: u64) -> Result<Option<RecordedDocument>, SharedFileError> {
+        let document = self.records.document(&self.name, after)?;
+        let (Some(document), Some(key)) = (&document, &self.key) else { return Ok(document) };
+        let text = key.open(&self.name, &document.text);
+        let text = text.ok_or_else(|| SharedFileError::OtherKey { document: self.name.clone() })?;
+        Ok(Some(RecordedDocument { revision: document.revision, text }))
+    }
+
+    /// Replaces the document if it has this revision. Returns whether it did.
+    fn replace(&self, revision: u64, text: &str) -> Result<bool, SharedFileError> {
+        match &self.key {
+            Some(key) => Ok(self.records.replace_document(&self.name, revision, &key.seal(&self.name, text))?),
+            None => Ok(self.records.replace_document(&self.name, revision, text)?),
+        }
+    }
 }
 
 impl SharedFile {
@@ -70,12 +103,34 @@ impl SharedFile {
     ///
     /// # Errors
     /// Returns `Store`; `Records`.
-    pub fn share(mut self, name: &str, records: Arc<dyn DocumentRecords>) -> Result<SharedFile, SharedFileError> {
+    pub fn share(self, name: &str, records: Arc<dyn DocumentRecords>) -> Result<SharedFile, SharedFileError> {
+        self.share_document(SharedDocument { name: name.to_owned(), records, key: None, copied: AtomicU64::new(0) })
+    }
+
+    /// Makes the file a copy of a document as [`share`](Self::share) does. The document is sealed with `key`, the file is not.
+    ///
+    /// # Errors
+    /// The same; `OtherKey`.
+    pub fn share_sealed(
+        self,
+        name: &str,
+        records: Arc<dyn DocumentRecords>,
+        key: SealingKey,
+    ) -> Result<SharedFile, SharedFileError> {
+        self.share_document(SharedDocument {
+            name: name.to_owned(),
+            records,
+            key: Some(key),
+            copied: AtomicU64::new(0),
+        })
+    }
+
+    fn share_document(mut self, document: SharedDocument) -> Result<SharedFile, SharedFileError> {
         let _lock = durable::lock_for_update(&self.path)?;
         let own = self.read_text()?.filter(|_| !self.is_copy());
         if let Some(own) = own
-            && !records.replace_document(name, 0, &own)?
-            && records.document(name, 0)?.is_none_or(|document| document.text != own)
+            && !document.replace(0, &own)?
+            && document.read(0)?.is_none_or(|document| document.text != own)
         {
             let aside = self.path.with_added_extension("before-sharing");
             std::fs::rename(&self.path, &aside).map_err(StoreError::io(&self.path))?;
@@ -83,12 +138,16 @@ impl SharedFile {
             tracing::warn!(%file, %aside, "the servers of the database have other contents of this file; this server's were renamed");
         }
         durable::replace(&self.copy_marker(), b"").map_err(StoreError::io(&self.path))?;
-        let document = SharedDocument { name: name.to_owned(), records, copied: AtomicU64::new(0) };
-        if let Some(newest) = document.records.document(name, 0)? {
+        if let Some(newest) = document.read(0)? {
             self.copy_document(&document, &newest)?;
         }
         self.document = Some(Arc::new(document));
         Ok(self)
+    }
+
+    /// Returns whether the file is a copy of a document.
+    pub fn is_shared(&self) -> bool {
+        self.document.is_some()
     }
 
     /// Makes the file the truth again, with the content that it has.
@@ -110,7 +169,7 @@ impl SharedFile {
     pub fn refresh(&self) -> Result<(), SharedFileError> {
         let Some(shared) = &self.document else { return Ok(()) };
         // The file is not locked while the database is asked, so that a change does not wait for this.
-        let Some(newer) = shared.records.document(&shared.name, shared.copied.load(Ordering::Acquire))? else {
+        let Some(newer) = shared.read(shared.copied.load(Ordering::Acquire))? else {
             return Ok(());
         };
         let _lock = durable::lock_for_update(&self.path)?;
@@ -127,7 +186,6 @@ impl SharedFile {
         mut change: impl FnMut(Option<&str>) -> Result<(String, T), E>,
     ) -> Result<T, E> {
         let store = |error: StoreError| E::from(error.into());
-        let records = |error: RecordError| E::from(error.into());
         let _lock = durable::lock_for_update(&self.path).map_err(store)?;
         if self.document.is_none() && self.is_copy() {
             return Err(SharedFileError::IsCopy { path: self.path.clone() }.into());
@@ -135,7 +193,7 @@ impl SharedFile {
         loop {
             let (revision, current) = match &self.document {
                 None => (0, self.read_text().map_err(store)?),
-                Some(shared) => match shared.records.document(&shared.name, 0).map_err(records)? {
+                Some(shared) => match shared.read(0)? {
                     Some(document) => (document.revision, Some(document.text)),
                     None => (0, None),
                 },
@@ -145,7 +203,7 @@ impl SharedFile {
                 durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path)).map_err(store)?;
                 return Ok(value);
             };
-            if shared.records.replace_document(&shared.name, revision, &text).map_err(records)? {
+            if shared.replace(revision, &text)? {
                 self.copy_document(shared, &RecordedDocument { revision: revision + 1, text }).map_err(store)?;
                 return Ok(value);
             }

@@ -12,9 +12,11 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::durable::{self, disk};
 use crate::error::StoreError;
-use crate::job_files::{JobFiles, LocalJobFiles};
+use crate::job_files::{JobFiles, LocalJobFiles, ObjectJobFiles};
 use crate::keys::{KeyFile, KeyUsageFile};
 use crate::limits::{INHERITED_LOCK_WAIT_MAX, LOCK_POLL_INTERVAL};
+use crate::objects::BlockingObjects;
+use crate::records::LogRecords;
 use crate::secrets::SecretStore;
 
 /// The state directory of one installation.
@@ -31,9 +33,11 @@ use crate::secrets::SecretStore;
 /// ```
 /// Each directory in it, and `objects/checkpoints`, can be a symbolic link to a directory elsewhere, also on another
 /// disk: files are never moved from one of them to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// With a [bucket](StateDir::with_bucket), datasets and files of jobs are in it, and not in `datasets/` and `jobs/`.
+#[derive(Clone, Debug)]
 pub struct StateDir {
     root: PathBuf,
+    bucket: Option<BlockingObjects>,
 }
 
 /// The parts of the state directory that can be symbolic links to another disk.
@@ -47,7 +51,7 @@ impl StateDir {
     /// Wraps an existing directory, in a test.
     #[cfg(test)]
     pub(crate) fn from_existing(root: &Path) -> StateDir {
-        StateDir { root: root.to_owned() }
+        StateDir { root: root.to_owned(), bucket: None }
     }
 
     /// Opens the directory and creates the parts that are missing. Takes no lock: workers and clients call this too.
@@ -56,7 +60,8 @@ impl StateDir {
     /// Returns `Io` if a directory cannot be created; `LinkToNothing` if a part is a symbolic link whose target does
     /// not exist.
     pub fn open(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
-        let home = StateDir { root: std::path::absolute(root.into()).map_err(StoreError::io("."))? };
+        let root = std::path::absolute(root.into()).map_err(StoreError::io("."))?;
+        let home = StateDir { root, bucket: None };
         for place in RELOCATABLE_DIRECTORIES.map(|place| home.root.join(place)) {
             // If created here, the directory would hide the data of a disk that is only not mounted.
             if let Ok(target) = std::fs::read_link(&place)
@@ -76,6 +81,17 @@ impl StateDir {
             synced => synced.map_err(StoreError::io(parent))?,
         }
         Ok(home)
+    }
+
+    /// Keeps datasets and files of jobs in a bucket, which other servers can share.
+    #[must_use]
+    pub fn with_bucket(self, bucket: BlockingObjects) -> StateDir {
+        StateDir { bucket: Some(bucket), ..self }
+    }
+
+    /// Returns the bucket, or `None` if everything is in the directory.
+    pub fn bucket(&self) -> Option<&BlockingObjects> {
+        self.bucket.as_ref()
     }
 
     /// Denies other users access to the directory, if it is this user's. Earlier builds may have created files in it
@@ -171,7 +187,31 @@ impl StateDir {
 
     /// Returns the outputs and logs of jobs.
     pub fn job_files(&self) -> Arc<dyn JobFiles> {
-        Arc::new(LocalJobFiles::new(&self.root))
+        match &self.bucket {
+            Some(bucket) => Arc::new(ObjectJobFiles::new(bucket.clone(), self.fetched_outputs())),
+            None => Arc::new(LocalJobFiles::new(&self.root)),
+        }
+    }
+
+    /// Returns the outputs and logs of jobs for a server. With a bucket, the logs of running attempts are in `logs`.
+    pub fn server_job_files(&self, logs: Arc<dyn LogRecords>) -> Arc<dyn JobFiles> {
+        match &self.bucket {
+            Some(bucket) => {
+                let files = ObjectJobFiles::new(bucket.clone(), self.fetched_outputs());
+                Arc::new(files.with_recorded_logs(logs))
+            }
+            None => self.job_files(),
+        }
+    }
+
+    /// Returns the directory of dataset versions that were fetched from the bucket.
+    pub(crate) fn fetched_versions(&self) -> PathBuf {
+        self.cache().join("versions")
+    }
+
+    /// Returns the directory of outputs that were fetched from the bucket.
+    fn fetched_outputs(&self) -> PathBuf {
+        self.cache().join("outputs")
     }
 
     /// Returns the directory of data that can be recreated: compiled components, pipelines.

@@ -119,14 +119,6 @@ impl StorageQuota {
 }
 
 impl StateDir {
-    /// Returns the bytes of a job's logs and outputs. Blocks.
-    ///
-    /// # Errors
-    /// Returns `Io` if a directory cannot be listed.
-    pub fn job_bytes(&self, job: &str) -> Result<u64, StoreError> {
-        tree_bytes(&self.job(job))
-    }
-
     /// Returns the bytes of each kind. `models` is the directory of model versions, which can be outside the state
     /// directory. Blocks, for about as long as `du` takes.
     ///

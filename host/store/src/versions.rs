@@ -13,9 +13,11 @@ use crate::error::StoreError;
 use crate::limits::NAME_BYTES_MAX;
 
 pub(crate) mod directories;
+pub(crate) mod fetch_cache;
+pub(crate) mod mirrored;
 pub(crate) mod objects;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// The rule that [`is_name`] checks, as text.
 pub(crate) const NAME_RULE: &str = "must have 1 to 63 lower-case letters, digits, `.`, `_` or \
@@ -38,13 +40,22 @@ pub(crate) fn parse_version(name: &str) -> Option<u64> {
 /// The file that describes a version, by convention of datasets and models.
 const MANIFEST_FILE: &str = "manifest.json";
 
-/// The files of a version that a caller is about to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionFetch {
-    /// Only `manifest.json`.
-    Manifest,
-    /// Every file.
-    All,
+/// Where a version's `manifest.json` is.
+#[derive(Clone, Debug)]
+pub(crate) enum ManifestSource {
+    /// In this directory, which does not exist if the version does not.
+    Directory(PathBuf),
+    /// Here. The path is for messages.
+    Text { path: PathBuf, text: String },
+}
+
+/// A version of a listing.
+#[derive(Debug)]
+pub(crate) struct ListedVersion {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+    /// Its manifest, or the reason why it cannot be read.
+    pub(crate) manifest: Result<ManifestSource, StoreError>,
 }
 
 /// A place for named, numbered versions. Shared by threads and processes. Every method can block on a disk or a network,
@@ -56,9 +67,41 @@ pub(crate) trait VersionStore: Debug + Send + Sync {
     /// Returns the versions of a name in ascending order; empty if the name does not exist.
     fn versions(&self, name: &str) -> Result<Vec<u64>, StoreError>;
 
-    /// Returns a directory of this machine with the requested files of a version, which can be mapped and do not change.
-    /// The directory does not exist if the version does not.
-    fn local_directory(&self, name: &str, version: u64, fetch: VersionFetch) -> Result<PathBuf, StoreError>;
+    /// Returns a directory of this machine with the files of a version, which can be mapped and do not change. The directory
+    /// does not exist if the version does not.
+    fn local_directory(&self, name: &str, version: u64) -> Result<PathBuf, StoreError>;
+
+    /// Returns where the manifest of a version is. No other file is fetched.
+    fn manifest(&self, name: &str, version: u64) -> Result<ManifestSource, StoreError> {
+        Ok(ManifestSource::Directory(self.local_directory(name, version)?))
+    }
+
+    /// Returns the versions of a name, or of all names, with their manifests, sorted by name and number.
+    fn list(&self, name: Option<&str>) -> Result<Vec<ListedVersion>, StoreError> {
+        let names = name.map_or_else(|| self.names(), |name| Ok(vec![name.to_owned()]))?;
+        let mut listed = Vec::new();
+        for name in names {
+            for version in self.versions(&name)? {
+                let manifest = self.manifest(&name, version);
+                listed.push(ListedVersion { name: name.clone(), version, manifest });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Keeps a directory that [`local_directory`](Self::local_directory) returned until the result is dropped, if the store
+    /// could remove it. Its files can be read in any case once they are open.
+    fn pin(&self, directory: &Path) -> Option<File> {
+        let _ = directory;
+        None
+    }
+
+    /// Removes a directory that [`local_directory`](Self::local_directory) returned and whose files are damaged, if it is
+    /// only a copy. Returns whether it was.
+    fn discard_copy(&self, directory: &Path) -> bool {
+        let _ = directory;
+        false
+    }
 
     /// Makes the existing versions of a name durable, because their creator may have died before syncing them.
     fn sync_versions(&self, name: &str) -> Result<(), StoreError>;

@@ -41,9 +41,9 @@ pub(crate) struct ServeArgs {
     /// A label of this server for jobs and pools that require it: gpu=a100. Can be given several times.
     #[arg(long = "label", value_parser = parse_label, value_name = "NAME=VALUE")]
     pub(crate) labels: Vec<(String, String)>,
-    /// The store of plugins, checkpoints and marks of resume tests: s3://BUCKET/PREFIX, with credentials from the
-    /// variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it is
-    /// not Amazon's [default: files of the state directory].
+    /// The bucket of datasets, models, plugins, checkpoints, outputs and logs: s3://BUCKET/PREFIX, with credentials from
+    /// the variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it
+    /// is not Amazon's [default: files of the state directory].
     #[arg(long, env = "SAGGAR_OBJECTS", value_name = "ADDRESS")]
     pub(crate) objects: Option<String>,
     /// The directory of model versions to watch [default: that of the state directory].

@@ -11,6 +11,7 @@ mod models;
 pub(super) mod object_storage;
 mod reexec;
 mod server_config;
+mod shared_models;
 pub(super) mod shared_records;
 pub(super) mod shutdown;
 mod telemetry;
@@ -42,13 +43,15 @@ use saggar_serving::{
 use saggar_store::records::{HostKind, HostOffer};
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, StateDir, StoreError, UploadStore};
+use saggar_store::{
+    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError, UploadStore,
+};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
 use self::addresses::announce_addresses;
 use self::graph_inspector::ChildGraphInspector;
-use self::job_host::{DevicesFound, JobHost, JobHostParts};
+use self::job_host::{DevicesFound, JobHostParts};
 use self::memory::MemoryLimits;
 use self::model_watch::ModelWatch;
 use self::server_config::ServerConfig;
@@ -128,6 +131,7 @@ fn create_dir_canonical(directory: PathBuf) -> std::io::Result<PathBuf> {
 /// The parts of a server before it runs.
 struct ServerParts {
     parts: AppParts,
+    registry: ModelRegistry,
     loader: ReconcileLoop,
     watch: ModelWatch,
     clock: Arc<dyn Clock>,
@@ -149,14 +153,16 @@ impl ServerParts {
             ServerConfig::read(args)?;
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
-        let datasets = DatasetStore::new(home.datasets());
+        let (home, objects) = &object_storage::open(args.objects.as_deref(), home.clone())?;
+        let datasets = DatasetStore::of_home(home);
         let program = std::env::current_exe().map_err(unexpected_error)?;
-        let keys = records.keys.clone();
+        let (keys, secrets) = (records.keys.clone(), records.secrets.clone());
         let host = JobHostParts {
             home,
             models_dir: &models_dir,
             database: &args.database,
-            objects: args.objects.as_deref(),
+            objects,
+            objects_address: args.objects.as_deref(),
             records,
             scheduler_config: layout,
             storage_quota,
@@ -166,8 +172,7 @@ impl ServerParts {
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
         };
-        let JobHost { jobs, objects } = host.assemble(&program)?;
-        let jobs = jobs.with_tracer(observer.tracer.clone());
+        let jobs = host.assemble(&program)?.with_tracer(observer.tracer.clone());
         let join_settings = join_settings::join_settings(args, storage_quota)?;
         let jobs = engines::with_engines(jobs, &engine_pools, args, join_settings.as_ref())?;
         let without = args.without.of_server()?;
@@ -175,11 +180,12 @@ impl ServerParts {
         let memory = MemoryLimits::from_args(args, device.current().info());
         let router = model_router(args, &metrics);
         let watch = ModelWatch::start(&models_dir)?;
-        let importer = onnx_importer(args, &host, device, &models_dir, &clock);
+        let registry = shared_models::open_registry(&args.database, home, &models_dir, &jobs.records());
+        let importer = onnx_importer(args, &host, device, registry.clone(), &clock);
         let (bytes_max, time) = (memory.models_bytes, args.load_timeout);
         let plugin_host =
             Arc::new(PluginHost::new(host.clone(), Arc::clone(device), bytes_max, time, Arc::clone(&metrics)));
-        let (models, routes, counters) = (ModelRegistry::new(&models_dir), Arc::clone(&router), Arc::clone(&metrics));
+        let (models, routes, counters) = (registry.clone(), Arc::clone(&router), Arc::clone(&metrics));
         let lifecycle =
             ModelLifecycle::new(models, plugin_host, routes, counters, Arc::clone(&clock), bytes_max, decode_sample);
         let lifecycle = lifecycle.with_default_configs(settings).with_disabled_optimizations(without);
@@ -193,9 +199,11 @@ impl ServerParts {
             pipelines: PipelineService::new(jobs.records(), Arc::clone(&clock), &metrics),
             jobs,
             home: home.clone(),
+            model_projects: ProjectAssignments::of_models(home, &models_dir),
+            dataset_projects: ProjectAssignments::of_datasets(home),
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
-            objects,
+            objects: objects.clone(),
             uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
             importer,
@@ -206,6 +214,7 @@ impl ServerParts {
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
             access: access_control(args, home, keys, &clock, &metrics),
+            secrets,
             audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
@@ -215,7 +224,7 @@ impl ServerParts {
             sampler: recorder.as_ref().map(|recorder| recorder.sampler()),
             observer,
         };
-        Ok(ServerParts { parts, loader, watch, clock, children, recorder })
+        Ok(ServerParts { parts, registry, loader, watch, clock, children, recorder })
     }
 
     /// Serves until Ctrl-C or SIGTERM; then lets requests finish and jobs save their state.
@@ -227,6 +236,8 @@ impl ServerParts {
         output: CliOutput,
     ) -> Result<(), CliError> {
         object_storage::check(args.objects.as_deref(), &self.parts.objects, &*self.clock).await?;
+        object_storage::warn_about_unused_data(&self.parts.home);
+        shared_models::synchronize(&self.registry).await;
         let has_inherited = !inherited.is_empty();
         let listeners = listeners::open_listeners(args, inherited, certificates).await?;
         let (shutdown, down) = watch::channel(false);
@@ -234,6 +245,7 @@ impl ServerParts {
         let pipelines = self.parts.pipelines.clone();
         let observer = self.parts.observer.clone();
         telemetry::reopen_on_hangup(&observer);
+        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
@@ -396,13 +408,13 @@ fn onnx_importer(
     args: &ServeArgs,
     host: &PluginEngine,
     device: &Arc<RecoverableDevice>,
-    models_dir: &Path,
+    models: ModelRegistry,
     clock: &Arc<dyn Clock>,
 ) -> Arc<dyn ModelImporter> {
     Arc::new(OnnxImporter {
         host: host.clone(),
         device: Arc::clone(device),
-        models: ModelRegistry::new(models_dir),
+        models,
         plugin_path: args.onnx_plugin.clone(),
         clock: Arc::clone(clock),
         time: args.import_timeout,

@@ -11,7 +11,10 @@ use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 
 use super::oom_kills::OomKillCounter;
-use super::{ATTEMPT_SUBCOMMAND, DATABASE_URL_VARIABLE, LaunchRequest, WorkerHandle, WorkerLauncher, WorkerSignal};
+use super::{
+    ATTEMPT_SUBCOMMAND, DATABASE_URL_VARIABLE, LaunchRequest, SECRETS_KEY_VARIABLE, WorkerHandle, WorkerLauncher,
+    WorkerSignal,
+};
 use crate::credentials::CREDENTIALS_VARIABLE;
 use crate::error::JobError;
 use crate::outcome::WorkerExit;
@@ -48,7 +51,10 @@ impl WorkerLauncher for LocalLauncher {
     fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
         let mut command = self.nice_command();
         command.args(["worker", ATTEMPT_SUBCOMMAND]).args(self.locations.arguments());
-        command.env_remove(DATABASE_URL_VARIABLE).env(CREDENTIALS_VARIABLE, request.credentials.to_json());
+        command
+            .env_remove(DATABASE_URL_VARIABLE)
+            .env_remove(SECRETS_KEY_VARIABLE)
+            .env(CREDENTIALS_VARIABLE, request.credentials.to_json());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
         command.process_group(0);

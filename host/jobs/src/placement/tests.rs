@@ -51,12 +51,16 @@ fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
     SchedulingRequest { queue: queue.to_owned(), device: device.to_owned(), ..SchedulingRequest::default() }
 }
 
-fn input<'a>(layout: &'a SchedulerConfig, waiting: &'a [QueuedJob], running: &'a [ActiveJob]) -> PlacementInput<'a> {
-    PlacementInput { layout, waiting, running, spent: &[], now_ms: 0, server: &HERE, host: &OFFER, hosts: &[] }
+fn input<'a>(layout: &'a SchedulerConfig, state: &'a PlacementState) -> PlacementInput<'a> {
+    PlacementInput { layout, state, now_ms: 0, server: &HERE, host: &OFFER, hosts: &[] }
+}
+
+fn state_of(waiting: &[QueuedJob], running: &[ActiveJob]) -> PlacementState {
+    PlacementState { waiting: waiting.to_vec(), running: running.to_vec(), ..PlacementState::default() }
 }
 
 fn place_waiting(layout: &SchedulerConfig, waiting: &[QueuedJob], running: &[ActiveJob]) -> Vec<PlacementDecision> {
-    place_jobs(&input(layout, waiting, running))
+    place_jobs(&input(layout, &state_of(waiting, running)))
 }
 
 fn start_on(pool: &str, device: &str) -> PlacementDecision {
@@ -183,14 +187,18 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
     assert_eq!(wait_details(&verdicts[1]), (1, "QUOTA_RUNNING_JOBS", vec![]));
     assert_eq!(verdicts[2], start_on(ANY_POOL, "auto"));
 
-    let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
-    let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
-    let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
-    let situation = PlacementInput { spent: &spent, ..input(&layout, &jobs, &runs) };
+    let spent = UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 };
+    let state = PlacementState {
+        waiting: vec![QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }],
+        running: vec![ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }],
+        spent: vec![spent.clone()],
+        ..PlacementState::default()
+    };
+    let situation = input(&layout, &state);
     assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
     assert_eq!(jobs_over_budget(&situation), ["r"]);
-    let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
-    assert!(jobs_over_budget(&PlacementInput { spent: &less, ..situation }).is_empty());
+    let less = PlacementState { spent: vec![UsageTotal { gpu_seconds: 99.9, ..spent }], ..state.clone() };
+    assert!(jobs_over_budget(&PlacementInput { state: &less, ..situation }).is_empty());
 
     let queue =
         JobQueue { max_running_jobs: Some(1), ..SchedulerConfig::single_queue(1).queues[DEFAULT_QUEUE].clone() };
@@ -203,8 +211,9 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
 fn a_failed_job_waits_for_its_backoff() {
     let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
-    let jobs = [late, waiting("b", SchedulingRequest::default())];
-    let at = |now_ms| place_jobs(&PlacementInput { now_ms, ..input(&layout, &jobs, &[]) });
+    let waiting = vec![late, waiting("b", SchedulingRequest::default())];
+    let state = PlacementState { waiting, ..PlacementState::default() };
+    let at = |now_ms| place_jobs(&PlacementInput { now_ms, ..input(&layout, &state) });
     assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }
@@ -215,10 +224,8 @@ fn a_clock_set_back_does_not_lengthen_the_backoff() {
     let late =
         QueuedJob { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
-    let at = |now_ms| {
-        let input = input(&layout, std::slice::from_ref(&late), &[]);
-        place_jobs(&PlacementInput { now_ms, ..input }).remove(0)
-    };
+    let state = PlacementState { waiting: vec![late], ..PlacementState::default() };
+    let at = |now_ms| place_jobs(&PlacementInput { now_ms, ..input(&layout, &state) }).remove(0);
     assert_eq!(wait_details(&at(hour_ms)).1, "BACKOFF");
     assert_eq!(at(hour_ms - 1), start_on(ANY_POOL, "auto"), "it was not queued yet by this clock");
     assert_eq!(at(0), start_on(ANY_POOL, "auto"));
@@ -295,6 +302,56 @@ proptest! {
                     prop_assert!(!(same && waits_for_slot), "{} passes {}", later.name, earlier.name);
                 }
             }
+        }
+    }
+
+    /// Placing with the first jobs of each group, again and again, starts the jobs that placing the whole queue starts. Limits
+    /// of running jobs are left out: a job that reaches one no longer reserves slots, which depends on the moment.
+    #[test]
+    fn a_queue_that_is_read_in_parts_starts_the_same_jobs(
+        waits_for in prop::collection::vec((any_demand(), 0..3_usize), 0..24),
+        slots in 1..6_u32,
+        read_max in 1..4_usize,
+    ) {
+        let strict = JobQueue { spill: false, ..two_pools(true).queues["gpu"].clone() };
+        let layout =
+            two_pools(true).with_queue("strict", strict).with_pool(ANY_POOL, None, f64::from(slots));
+        let mut jobs: Vec<_> = waits_for.iter().enumerate().map(|(at, (demand, project))| {
+            QueuedJob { project: ["p", "q", "r"][*project].to_owned(), ..waiting(&format!("w{at}"), demand.clone()) }
+        }).collect();
+        jobs.sort_by_key(|job| (-job.demand.priority, job.demand.preemptible));
+        prop_assert_eq!(place_in_parts(&layout, &jobs, read_max), place_in_parts(&layout, &jobs, usize::MAX));
+    }
+}
+
+/// Places jobs until none starts, and reads `read_max` jobs of each group each time. Returns each job that started with
+/// its pool.
+fn place_in_parts(layout: &SchedulerConfig, jobs: &[QueuedJob], read_max: usize) -> BTreeMap<String, String> {
+    let (mut left, mut running_jobs, mut started) = (jobs.to_vec(), Vec::new(), BTreeMap::new());
+    loop {
+        let mut counts: HashMap<_, usize> = HashMap::new();
+        let mut state = PlacementState { running: running_jobs.clone(), ..PlacementState::default() };
+        for job in &left {
+            let count = counts.entry((job.project.clone(), format!("{:?}", job.demand))).or_default();
+            *count += 1;
+            if *count <= read_max {
+                state.waiting.push(job.clone());
+            }
+            if *count == read_max {
+                state.unread_after.insert(job.id.clone());
+            }
+        }
+        let verdicts = place_jobs(&input(layout, &state));
+        let before = started.len();
+        for (job, verdict) in state.waiting.iter().zip(verdicts) {
+            let PlacementDecision::Start { pool, .. } = verdict else { continue };
+            left.retain(|other| other.id != job.id);
+            running_jobs
+                .push(ActiveJob { project: job.project.clone(), ..running(&job.id, &pool, job.demand.clone()) });
+            started.insert(job.id.clone(), pool);
+        }
+        if started.len() == before {
+            return started;
         }
     }
 }

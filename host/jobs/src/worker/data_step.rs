@@ -46,7 +46,7 @@ impl WorkerAttempt<'_> {
             DataStepSource::Output(output) => claimed(&|| self.ingest_output(step, output, home))?,
             DataStepSource::Fetch(fetch) => claimed(&|| self.ingest_fetched(step, fetch, home))?,
             // It exists, and whether it can be read was checked when the job was submitted.
-            DataStepSource::Version(existing) => DatasetStore::new(home.datasets())
+            DataStepSource::Version(existing) => DatasetStore::of_home(home)
                 .info(&step.dataset, existing.version)
                 .map_err(|error| AttemptFailure::permanent(BAD_DATASET, error))?,
         };
@@ -73,7 +73,7 @@ impl WorkerAttempt<'_> {
         let room = RefCell::new(self.storage_guard(home));
         let reserve = |bytes| room.borrow_mut().reserve(bytes);
         let now_ms = SystemClock.now_ms();
-        let datasets = DatasetStore::new(home.datasets());
+        let datasets = DatasetStore::of_home(home);
         let made = datasets.ingest_output(&step.dataset, home, id, output.path.as_deref(), now_ms, reserve);
         made.map_err(|error| AttemptFailure::permanent(BAD_DATASET, error))
     }
@@ -86,7 +86,7 @@ impl WorkerAttempt<'_> {
     ) -> Result<DatasetInfo, AttemptFailure> {
         let failed = |error: &dyn std::fmt::Display| AttemptFailure::permanent(BAD_DATASET, error);
         let sha256: Digest = fetch.sha256.to_ascii_lowercase().parse().map_err(|error| failed(&error))?;
-        let datasets = DatasetStore::new(home.datasets());
+        let datasets = DatasetStore::of_home(home);
         if let Some(info) = datasets.find_fetched(&step.dataset, &sha256).map_err(|error| failed(&error))? {
             self.log("the file is a version of the dataset already; it is not fetched again".to_owned());
             return Ok(info);

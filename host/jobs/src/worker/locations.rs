@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use saggar_store::{ObjectStorage, StateDir, StoreError};
+use saggar_store::{BlockingObjects, ObjectStorage, StateDir, StoreError};
+use tokio::runtime::Handle;
 
 /// Where a worker finds and stores data.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct WorkerLocations {
     pub models: PathBuf,
     /// Maximum bytes of everything that is stored; `None` for no limit.
     pub storage_quota: Option<u64>,
-    /// The address of the store of plugins and checkpoints; `None` for files of the state directory.
+    /// The address of the bucket of plugins, checkpoints, datasets, models and files of jobs; `None` for files of the state directory.
     pub objects: Option<String>,
 }
 
@@ -32,8 +33,18 @@ impl WorkerLocations {
         arguments
     }
 
-    /// Opens the store of plugins and checkpoints. The server has checked it.
+    /// Opens the state directory, with the bucket if the server uses one.
+    pub(super) fn open_home(&self, runtime: &Handle) -> Result<StateDir, StoreError> {
+        let home = StateDir::open(&self.home)?;
+        let Some(address) = &self.objects else { return Ok(home) };
+        Ok(home.with_bucket(BlockingObjects::new(ObjectStorage::open(address)?, runtime.clone())))
+    }
+
+    /// Returns the store of plugins and checkpoints. The server has checked it.
     pub(super) fn open_objects(&self, home: &StateDir) -> Result<ObjectStorage, StoreError> {
-        ObjectStorage::open_or_local(self.objects.as_deref(), &home.objects())
+        match home.bucket() {
+            Some(bucket) => Ok(bucket.storage().clone()),
+            None => ObjectStorage::local(&home.objects()),
+        }
     }
 }

@@ -38,7 +38,7 @@ impl WorkerAttempt<'_> {
         let spec = &self.start.spec;
         let meter = spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let reporter = UsageReporter::start(self.channel.clone(), meter.clone(), Arc::default(), began, None);
-        let models = Some(ModelRegistry::new(&self.locations.models));
+        let models = Some(ModelRegistry::of_home(home, &self.locations.models));
         let (spec, rights, until) = (spec.clone(), Some(rights), MeasureUntil::EnoughSamples);
         let trial = MeasurementConfig { spec, datasets, secrets, models, rights, until };
         let (channel, control) = (self.channel.clone(), Arc::clone(&self.control));

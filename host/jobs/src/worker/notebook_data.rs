@@ -51,8 +51,7 @@ impl WorkerAttempt<'_> {
         if folder.is_dir() {
             return Ok(folder.to_owned());
         }
-        let export =
-            DatasetStore::new(home.datasets()).export(name, version).map_err(|error| bad_data(name, &error))?;
+        let export = DatasetStore::of_home(home).export(name, version).map_err(|error| bad_data(name, &error))?;
         let mut room = StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone());
         let bytes = export.files().iter().map(|file| file.bytes).sum();
         room.reserve(bytes).map_err(|error| bad_data(name, &error))?;

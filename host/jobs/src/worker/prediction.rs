@@ -199,7 +199,7 @@ impl PredictionAttempt<'_> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
         let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset `{name}`: {error}"));
         self.rights.claim_dataset(name).map_err(denied)?;
-        let datasets = DatasetStore::new(self.home.datasets());
+        let datasets = DatasetStore::of_home(&self.home);
         let room = RefCell::new(&mut self.room);
         let take = |bytes| room.borrow_mut().reserve(bytes);
         let made = datasets.ingest_output(

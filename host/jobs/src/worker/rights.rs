@@ -30,8 +30,8 @@ impl JobRights {
             rights: start.rights.clone(),
             keys: home.keys(),
             project: start.spec.project.clone(),
-            models: ProjectAssignments::of_models(models),
-            datasets: ProjectAssignments::of_datasets(home.datasets()),
+            models: ProjectAssignments::of_models(home, models),
+            datasets: ProjectAssignments::of_datasets(home),
         }
     }
 

@@ -112,7 +112,7 @@ impl<'a> StepOutputWriter<'a> {
             channel: attempt.channel,
             home,
             room: StorageGuard::new(attempt.locations.storage_quota, home.clone(), attempt.locations.models.clone()),
-            models: ModelRegistry::new(&attempt.locations.models),
+            models: ModelRegistry::of_home(home, &attempt.locations.models),
             rights,
             job: &attempt.start.job,
             job_name: &attempt.start.name,

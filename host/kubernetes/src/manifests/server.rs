@@ -88,6 +88,8 @@ pub(super) fn service(options: &DeployOptions) -> Service {
     let spec = ServiceSpec {
         selector: Some(selector_labels(options, PodComponent::Server)),
         ports: Some(vec![port]),
+        // An upload of a dataset has to end on the server on which it began.
+        session_affinity: Some("ClientIP".to_owned()),
         ..ServiceSpec::default()
     };
     Service { metadata: metadata(options, PodComponent::Server), spec: Some(spec), status: None }

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::stream;
-use saggar_jobs::{JobError, QueueWait};
+use saggar_jobs::{JobError, QueueWait, QueueWaits};
 use saggar_rest::events::{JobNoteDocument, JobsReadyNote, RemovedJobNote};
 use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::limits::EVENTS_LISTED_MAX;
@@ -181,7 +181,7 @@ impl JobEventFollower {
         let mut news = String::new();
         let (jobs, cursor) = self.followed_jobs().await?;
         let is_queue = jobs.iter().any(|job| job.state == JobState::Queued);
-        let waits = if is_queue { self.queue_waits().await? } else { HashMap::new() };
+        let waits = if is_queue { self.queue_waits().await? } else { QueueWaits::default() };
         let details = self.changed_job_details(&jobs, &waits).await?;
         for job in &jobs {
             if let Some(json) = self.changed_job_json(job, waits.get(&job.id), &details) {
@@ -200,7 +200,7 @@ impl JobEventFollower {
         Ok(news)
     }
 
-    async fn queue_waits(&self) -> Result<HashMap<String, QueueWait>, JobError> {
+    async fn queue_waits(&self) -> Result<QueueWaits, JobError> {
         self.app.jobs().queue_waits(|project| self.sight.contains_project(project)).await
     }
 

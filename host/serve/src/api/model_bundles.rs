@@ -5,9 +5,9 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use saggar_rest::models::PublishedVersionDocument;
 use saggar_serving::ImportError;
+use saggar_store::AccessAction;
 use saggar_store::models::bundle::ModelBundle;
 use saggar_store::signature::{self, SignatureError};
-use saggar_store::{AccessAction, ModelRegistry};
 
 use super::file_stream;
 use super::model_push::{UploadedParts, missing_field, published_response, read_parts};
@@ -62,7 +62,7 @@ pub(crate) async fn export(
     let version = parse_version(&version)?;
     let name = model.clone();
     let open = move |parts: &crate::AppParts| {
-        let (files, _) = ModelRegistry::new(&parts.models_dir).open(&name, Some(version))?;
+        let (files, _) = parts.model_registry().open(&name, Some(version))?;
         Ok::<_, ApiError>(files.to_bundle(&name)?)
     };
     let bundle = app.run_blocking(open).await.map_err(|error| without_paths(error, &model, version))?;

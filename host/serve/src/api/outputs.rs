@@ -6,8 +6,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use saggar_jobs::{JobSpec, PredictionSpec};
 use saggar_rest::outputs::{OutputFileDocument, OutputListDocument};
+use saggar_store::OutputFile;
 use saggar_store::records::JobRecord;
-use saggar_store::{ModelRegistry, OutputFile};
 
 use super::file_stream;
 use super::visible_job::VisibleJob;
@@ -67,9 +67,7 @@ async fn origin_headers(app: &AppState, job: &JobRecord) -> Result<HeaderMap, Ap
     }
     let Some(PredictionSpec { model, version: Some(version), .. }) = spec.predict else { return Ok(headers) };
     insert("x-saggar-model", &format!("{model}@{version}"));
-    let read = move |parts: &crate::AppParts| {
-        Ok::<_, ApiError>(ModelRegistry::new(&parts.models_dir).manifest(&model, version).ok())
-    };
+    let read = move |parts: &crate::AppParts| Ok::<_, ApiError>(parts.model_registry().manifest(&model, version).ok());
     if let Some(manifest) = app.run_blocking(read).await? {
         insert("x-saggar-digest", &format!("sha256:{}", manifest.weights));
     }

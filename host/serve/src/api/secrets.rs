@@ -19,7 +19,7 @@ pub(crate) async fn list(
     State(app): State<AppState>,
     sight: ProjectScope,
 ) -> Result<Json<SecretListDocument>, ApiError> {
-    let secrets = app.run_blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
+    let secrets = app.run_blocking(move |parts| parts.secrets.names(sight.rights())).await?;
     Ok(Json(SecretListDocument { secrets: secrets.keys().cloned().collect(), projects: secrets }))
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn set(
     let SetSecretRequest { value, projects } = app.body_reader().read_json(request).await?;
     let detail = projects.as_ref().map_or_else(String::new, |projects| format!("for {}", projects.join(", ")));
     let asked = name.clone();
-    let set = app.run_blocking(move |parts| parts.home.secrets().set(&asked, &value, projects)).await;
+    let set = app.run_blocking(move |parts| parts.secrets.set(&asked, &value, projects)).await;
     app.audit().record(&actor, AuditAction::SecretSet, &name, &detail, &set);
     set?;
     Ok(Json(SecretNameDocument { name }))
@@ -46,7 +46,7 @@ pub(crate) async fn remove(
     actor: Actor,
 ) -> Result<Json<SecretNameDocument>, ApiError> {
     let asked = name.clone();
-    let removed = app.run_blocking(move |parts| parts.home.secrets().remove(&asked)).await.and_then(|there| {
+    let removed = app.run_blocking(move |parts| parts.secrets.remove(&asked)).await.and_then(|there| {
         let hint = "GET /api/v1/secrets lists them".to_owned();
         if there { Ok(()) } else { Err(ApiError::NotFound { kind: "secret", name: name.clone(), hint }) }
     });

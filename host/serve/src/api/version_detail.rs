@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_rest::model_versions::{ProvenanceDocument, VersionDetailDocument, VersionFileDocument};
+use saggar_store::ModelError;
 use saggar_store::models::{self, FileEntry, ModelProvenance, TrainingOrigin};
-use saggar_store::{ModelError, ModelRegistry};
 
 use super::model_bundles::{parse_version, without_paths};
 use super::models::version_document;
@@ -39,7 +39,7 @@ pub(crate) async fn get(
     };
     let name = model.clone();
     let read = move |parts: &crate::AppParts| {
-        let dir = ModelRegistry::new(&parts.models_dir).version_dir(&name, number)?;
+        let dir = parts.model_registry().version_dir(&name, number)?;
         let files = models::check_files(&dir)?;
         let (tensors, elements) = files.count_elements()?;
         let damage = match verify.then(|| models::verify(&dir)) {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saggar_rest::model_graphs::ModelGraphDocument;
-use saggar_store::{ModelRegistry, models};
+use saggar_store::models;
 
 use super::model_bundles::{parse_version, without_paths};
 use super::query::QueryParameters;
@@ -21,7 +21,7 @@ pub(crate) async fn get(
     let graph = parameters.parse::<usize>("graph", "the number of a graph, from 1")?.unwrap_or(1);
     let name = model.clone();
     let check = move |parts: &crate::AppParts| {
-        let dir = ModelRegistry::new(&parts.models_dir).version_dir(&name, version)?;
+        let dir = parts.model_registry().version_dir(&name, version)?;
         let created_ms = models::check_files(&dir)?.manifest.created_ms;
         Ok::<_, ApiError>((dir, created_ms))
     };

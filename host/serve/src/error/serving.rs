@@ -58,6 +58,7 @@ pub(super) fn map_model_error(error: &ModelError) -> ErrorMapping {
             of(StatusCode::NOT_FOUND, ErrorCode::NotFound, "GET /api/v1/models lists what there is")
         }
         ModelError::BadName { .. } => of(StatusCode::BAD_REQUEST, ErrorCode::BadName, ""),
+        ModelError::ChangedElsewhere { .. } => of(StatusCode::CONFLICT, ErrorCode::Conflict, ""),
         _ => internal_mapping(),
     }
 }

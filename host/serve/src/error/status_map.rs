@@ -8,7 +8,7 @@ use saggar_plugin::{FailureReason, GuestErrorCode, PluginError};
 use saggar_rest::errors::ErrorCode;
 use saggar_serving::{ImportError, LoadError};
 use saggar_store::SecretError;
-use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
+use saggar_store::error::{DatabaseOutage, DatasetError, ModelError, RecordError, StoreError};
 use saggar_sweeps::SweepError;
 
 use super::{ErrorMapping, internal_mapping, retryable};
@@ -204,6 +204,16 @@ pub(super) fn disk_full() -> ErrorMapping {
 pub(super) fn store_unavailable() -> ErrorMapping {
     let hint = "try again; `saggar doctor` on the server's machine checks the store".to_owned();
     ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: ErrorCode::StoreUnavailable, hint }
+}
+
+/// Returns the response if the database of several servers does not answer.
+pub(super) fn database_unavailable(outage: DatabaseOutage) -> ErrorMapping {
+    let hint = match outage {
+        DatabaseOutage::NothingRecorded => "nothing was changed; try again",
+        DatabaseOutage::OutcomeUnknown => "it is not known whether the change was made: look before you try again",
+    };
+    let hint = format!("{hint}; `saggar doctor` on the server's machine checks the database");
+    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: ErrorCode::DatabaseUnavailable, hint }
 }
 
 /// Maps a secret error.

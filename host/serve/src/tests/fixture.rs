@@ -32,7 +32,7 @@ use saggar_store::dataset::upload::UploadStore;
 use saggar_store::digest::Digest;
 use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::records::{ClaimedJob, JobRecords};
-use saggar_store::{ExternalRunStore, ObjectStorage, StateDir};
+use saggar_store::{ExternalRunStore, ObjectStorage, ProjectAssignments, StateDir};
 use saggar_tensor::{DType, Descriptor, Shape};
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -137,6 +137,8 @@ impl ServerFixture {
             metrics: Arc::clone(&metrics),
             home: home.clone(),
             models_dir: home.models(),
+            model_projects: ProjectAssignments::of_models(&home, home.models()),
+            dataset_projects: ProjectAssignments::of_datasets(&home),
             storage_quota: None,
             trusted_keys: Vec::new(),
             objects: ObjectStorage::local(&home.objects()).unwrap(),
@@ -155,6 +157,7 @@ impl ServerFixture {
             sampler: None,
             join_settings: None,
             observer: RequestObserver::default(),
+            secrets: home.secrets(),
             audit: AuditLog::new(home.audit_log(), clock.clone()),
         };
         let app = AppState::new(parts, clock, stopping);

@@ -27,10 +27,13 @@ impl ModelLifecycle {
         self: &Arc<ModelLifecycle>,
         name: &str,
     ) -> Result<OwnedMutexGuard<ModelRecord>, ServingError> {
+        self.synchronize_versions().await;
         // The rescan finds a version that was just published, although no file event has arrived yet.
         self.rescan().await;
         self.router.status(name)?;
-        Ok(self.model_record(name).lock_owned().await)
+        let mut memory = self.model_record(name).lock_owned().await;
+        self.refresh_shared_state(name, &mut memory).await;
+        Ok(memory)
     }
 
     /// Reconciles the model and returns its status.
@@ -40,7 +43,7 @@ impl ModelLifecycle {
         memory: &mut ModelRecord,
         cause: ReconcileCause,
     ) -> Result<ModelStatus, ServingError> {
-        self.save_desired_state(name, memory).await;
+        self.save_desired_state(name, memory).await?;
         self.reconcile(name, memory, cause).await;
         if memory.config.ensemble.is_none() {
             // Not awaited: a command on an ensemble can be waiting for this model.
@@ -99,7 +102,7 @@ impl ModelLifecycle {
         }
         if let Some(version) = version {
             memory.desired.held.remove(&version);
-            self.save_desired_state(name, &memory).await;
+            self.save_in_background(name, &memory).await;
         }
         Err(load_failed_error(&status, version))
     }
@@ -117,7 +120,7 @@ impl ModelLifecycle {
         match version {
             None => {
                 memory.desired.unloaded = true;
-                self.save_desired_state(name, &memory).await;
+                self.save_desired_state(name, &memory).await?;
                 self.take_out_of_service(name, &mut memory, Residency::Unloaded, "UNLOADED");
                 self.publish_desired_state(name, &memory);
             }

@@ -1,8 +1,11 @@
 //! The small files beside a model's versions, which survive a restart of the server: its configuration, its desired
 //! state, and its load failures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_store::error::ModelError;
 
 use super::model_record::{LoadFailure, ModelRecord};
 use super::version_scan::FingerprintedVersion;
@@ -13,16 +16,22 @@ use crate::model_config::{ModelConfig, SETTINGS_FILE};
 /// The file of load failures.
 pub(crate) const FAILURES_FILE: &str = "failures.json";
 
+/// How long a command waits for versions that other servers have just published.
+const SYNCHRONIZATION_WAIT_MAX: Duration = Duration::from_secs(5);
+
 impl ModelLifecycle {
     /// Reads the configuration, the desired state and the load failures of a model.
     pub(crate) async fn read_persisted_state(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
-        let (models, model, read_plan) = (self.models.clone(), name.to_owned(), !memory.desired_read);
+        let (models, model, is_first) = (self.models.clone(), name.to_owned(), !memory.desired_read);
+        // Another server can have changed it.
+        let read_plan = is_first || models.shares_notes();
         let read = tokio::task::spawn_blocking(move || {
-            let first = |file| if read_plan { models.read_note(&model, file) } else { Ok(None) };
-            (models.read_note(&model, SETTINGS_FILE), first(PLAN_FILE), first(FAILURES_FILE))
+            let read_if = |condition, file| if condition { models.read_note(&model, file) } else { Ok(None) };
+            let settings = models.read_note(&model, SETTINGS_FILE);
+            (settings, read_if(read_plan, PLAN_FILE), read_if(is_first, FAILURES_FILE))
         });
         let Ok((settings, plan, failures)) = read.await else { return };
-        if read_plan {
+        if is_first {
             // An unreadable file loses only the reasons: required versions are retried anyway.
             let failures = failures.ok().flatten().and_then(|text| serde_json::from_slice(&text).ok());
             self.restore_failures(name, memory, failures.unwrap_or_default());
@@ -107,15 +116,87 @@ impl ModelLifecycle {
         }
     }
 
-    /// Saves the desired state.
-    pub(crate) async fn save_desired_state(&self, name: &str, memory: &ModelRecord) {
+    /// Saves the desired state. If it cannot be saved, logs that.
+    ///
+    /// # Errors
+    /// Returns `ChangedElsewhere` if another server changed it at the same time, whose change is read at the next
+    /// reconciliation.
+    pub(crate) async fn save_desired_state(&self, name: &str, memory: &ModelRecord) -> Result<(), ModelError> {
         let (models, model, plan) = (self.models.clone(), name.to_owned(), memory.desired.clone());
         let save = move || {
             let text = serde_json::to_vec_pretty(&plan).unwrap_or_default();
+            if models.shares_notes() && models.read_note(&model, PLAN_FILE)?.is_some_and(|saved| saved == text) {
+                return Ok(());
+            }
             models.write_note(&model, PLAN_FILE, &text)
         };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(save).await {
-            tracing::error!(model = name, %error, "the desired state cannot be saved and will be lost at a restart");
+        match tokio::task::spawn_blocking(save).await {
+            Ok(Err(error @ ModelError::ChangedElsewhere { .. })) => Err(error),
+            Ok(Err(error)) => {
+                tracing::error!(model = name, %error, "the desired state cannot be saved and will be lost at a restart");
+                Ok(())
+            }
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Reads what other servers have changed, before a command changes something.
+    pub(crate) async fn refresh_shared_state(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
+        if !self.models.shares_notes() {
+            return;
+        }
+        let (models, model) = (self.models.clone(), name.to_owned());
+        let refresh =
+            move || [PLAN_FILE, SETTINGS_FILE].iter().try_for_each(|file| models.refresh_note(&model, file).map(drop));
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(refresh).await {
+            tracing::warn!(model = name, %error, "changes of other servers cannot be read");
+        }
+        self.read_persisted_state(name, memory).await;
+    }
+
+    /// Fetches versions that other servers have just published.
+    pub(crate) async fn synchronize_versions(&self) {
+        if !self.models.is_mirrored() {
+            return;
+        }
+        let models = self.models.clone();
+        let fetched = tokio::task::spawn_blocking(move || models.synchronize());
+        match tokio::time::timeout(SYNCHRONIZATION_WAIT_MAX, fetched).await {
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "versions of other servers cannot be fetched"),
+            // A version that takes longer is fetched meanwhile.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Removes versions that no longer exist from the desired state. A version that this server has not fetched yet is no
+    /// such version.
+    pub(crate) async fn forget_removed_versions(
+        &self,
+        name: &str,
+        memory: &mut ModelRecord,
+        versions: &BTreeMap<u64, FingerprintedVersion>,
+    ) {
+        let missing = memory.desired.versions();
+        let missing: Vec<u64> = missing.into_iter().filter(|version| !versions.contains_key(version)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let (models, model) = (self.models.clone(), name.to_owned());
+        let removed = move || -> BTreeSet<u64> {
+            missing.into_iter().filter(|version| models.is_removed(&model, *version).unwrap_or(true)).collect()
+        };
+        let Ok(removed) = tokio::task::spawn_blocking(removed).await else { return };
+        if memory.desired.forget_missing(|version| !removed.contains(&version)) {
+            tracing::info!(model = name, "removed references to versions that no longer exist");
+            self.save_in_background(name, memory).await;
+        }
+    }
+
+    /// Saves a desired state that no client has asked for. If another server has just changed it, its state is read at the
+    /// next reconciliation.
+    pub(crate) async fn save_in_background(&self, name: &str, memory: &ModelRecord) {
+        if let Err(error) = self.save_desired_state(name, memory).await {
+            tracing::debug!(model = name, %error, "the desired state is not saved");
         }
     }
 }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::manifest::{DatasetManifest, file_name};
 use super::{ColumnarDataset, DatasetStore, check_name, npy};
 use crate::error::DatasetError;
-use crate::versions::VersionFetch;
 
 /// Bytes of a block of a tar archive.
 const BLOCK: u64 = 512;
@@ -43,9 +42,9 @@ impl DatasetStore {
     /// Returns `BadName`; `NotFound`; `Damaged`; `Store`.
     pub fn export(&self, name: &str, version: u64) -> Result<DatasetExport, DatasetError> {
         check_name(name)?;
-        let dir = self.versions.local_directory(name, version, VersionFetch::All)?;
+        let dir = self.versions.local_directory(name, version)?;
         let manifest = DatasetManifest::read(&dir)?;
-        let dataset = ColumnarDataset::open(&dir)?;
+        let dataset = self.open_directory(&dir)?;
         let text = serde_json::to_vec_pretty(&description(&manifest)).expect("strings and numbers can be written");
         let mut files = vec![ExportedFile::new("dataset.json".to_owned(), text, None)];
         for (at, column) in manifest.columns.iter().enumerate() {

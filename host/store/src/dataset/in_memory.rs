@@ -73,6 +73,7 @@ impl ColumnarDataset {
             splits: manifest.splits(),
             items,
             digest: manifest.digest(),
+            _pin: None,
         })))
     }
 }

@@ -13,6 +13,7 @@ use crate::digest::{Digest, Sha256Hasher};
 use crate::error::{DatasetError, FileProblem, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::regular_file;
+use crate::versions::ManifestSource;
 
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
 pub(crate) const FORMAT: u64 = 1;
@@ -98,8 +99,22 @@ impl DatasetManifest {
             }
             Err(error) => return Err(StoreError::io(&file)(error).into()),
         };
+        DatasetManifest::decode(&file, &text)
+    }
+
+    /// Reads and validates a version's manifest, wherever it is, as [`read`](Self::read) does.
+    pub(super) fn read_from(source: &ManifestSource) -> Result<DatasetManifest, DatasetError> {
+        match source {
+            ManifestSource::Directory(dir) => DatasetManifest::read(dir),
+            ManifestSource::Text { path, text } => DatasetManifest::decode(path, text.as_bytes()),
+        }
+    }
+
+    /// Validates the content of a manifest's file.
+    fn decode(file: &Path, text: &[u8]) -> Result<DatasetManifest, DatasetError> {
+        let damaged = |problem| DatasetError::Damaged { file: file.to_owned(), problem };
         let unreadable = |reason: String| damaged(FileProblem::Unreadable { reason });
-        let manifest: DatasetManifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+        let manifest: DatasetManifest = serde_json::from_slice(text).map_err(|error| unreadable(error.to_string()))?;
         if manifest.format != FORMAT {
             let (found, expected) = (manifest.format, FORMAT);
             return Err(damaged(FileProblem::OtherFormat { found, expected }));

@@ -4,6 +4,7 @@
 //! record of an earlier check could not, and leaves no copy in the process. The file that was verified is the one that
 //! is mapped, not a file opened again by name.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +23,22 @@ impl ColumnarDataset {
     /// # Errors
     /// Returns `NotFound`; `Damaged` naming the file; `Store`.
     pub fn open(dir: &Path) -> Result<ColumnarDataset, DatasetError> {
+        ColumnarDataset::open_pinned(dir, None)
+    }
+
+    /// Opens a version's directory as [`open`](Self::open) does, and drops `pin` with the dataset.
+    pub(super) fn open_pinned(dir: &Path, pin: Option<File>) -> Result<ColumnarDataset, DatasetError> {
         let manifest = DatasetManifest::read(dir)?;
         let columns = manifest.columns.iter().map(|column| open(dir, column)).collect::<Result<_, _>>()?;
         let (digest, fields, splits) = (manifest.digest(), manifest.fields(), manifest.splits());
-        Ok(ColumnarDataset(Arc::new(LoadedDataset { fields, columns, splits, items: manifest.items, digest })))
+        Ok(ColumnarDataset(Arc::new(LoadedDataset {
+            fields,
+            columns,
+            splits,
+            items: manifest.items,
+            digest,
+            _pin: pin,
+        })))
     }
 }
 

@@ -181,6 +181,10 @@ impl JobFiles for LocalJobFiles {
         Ok(bytes)
     }
 
+    fn job_bytes(&self, job: &str) -> Result<u64, StoreError> {
+        tree_bytes(&self.directory_of(job))
+    }
+
     /// Removes the job's directory. For other processes it vanishes in one durable step.
     fn remove(&self, job: &str) -> Result<u64, StoreError> {
         check_job(job)?;

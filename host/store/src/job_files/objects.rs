@@ -8,21 +8,24 @@
 //! ```
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 
-use super::{AttemptLog, JobFiles, check_job};
+use super::{AttemptLog, JobFiles, check_job, recorded_log};
+use crate::digest::Digest;
 use crate::durable::{self, disk};
 use crate::error::StoreError;
-use crate::limits::OUTPUTS_LISTED_MAX;
+use crate::limits::{FETCHED_BYTES_MAX, OUTPUTS_LISTED_MAX};
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey, StoredItem};
-use crate::objects::{ObjectInfo, ObjectStorage, PutOutcome};
+use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 use crate::outputs::{OUTPUT_FOLDER, OutputFile, is_output_path};
+use crate::records::{JobLease, LogRecords};
+use crate::versions::fetch_cache::FetchCache;
 
 /// Bytes of a log that are appended before they become a chunk without a flush.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -30,35 +33,45 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The files of jobs in one object store.
 #[derive(Clone, Debug)]
 pub struct ObjectJobFiles {
-    objects: ObjectStorage,
-    cache: PathBuf,
-    runtime: Handle,
+    objects: BlockingObjects,
+    cache: FetchCache,
+    /// The records of the logs of running attempts, if they are not chunks in the object store.
+    logs: Option<Arc<dyn LogRecords>>,
 }
 
 impl ObjectJobFiles {
-    /// Returns the files of jobs in `objects`. Outputs that are opened are fetched into `cache`. `runtime` drives the
-    /// object store. It must not be the calling runtime, whose thread is blocked meanwhile.
-    pub fn new(objects: ObjectStorage, cache: impl Into<PathBuf>, runtime: Handle) -> ObjectJobFiles {
-        ObjectJobFiles { objects, cache: cache.into(), runtime }
+    /// Returns the files of jobs in `objects`. Outputs that are opened are fetched into `cache`.
+    pub fn new(objects: BlockingObjects, cache: impl Into<PathBuf>) -> ObjectJobFiles {
+        ObjectJobFiles { objects, cache: FetchCache::new(cache.into(), FETCHED_BYTES_MAX), logs: None }
     }
 
-    /// Waits for work on the object store. Logs are written by asynchronous tasks, in which `Handle::block_on` panics.
-    fn wait<T: Send + 'static, W: Future<Output = Result<T, StoreError>> + Send + 'static>(
-        &self,
-        work: impl FnOnce(ObjectStorage) -> W,
-    ) -> Result<T, StoreError> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let work = work(self.objects.clone());
-        self.runtime.spawn(async move {
-            let _ = sender.send(work.await);
-        });
-        receiver.recv().unwrap_or_else(|_| Err(StoreError::Interrupted { name: "of a job".to_owned() }))
+    /// Keeps the logs of running attempts in records, which all servers read at once. Finished logs are objects.
+    #[must_use]
+    pub fn with_recorded_logs(self, logs: Arc<dyn LogRecords>) -> ObjectJobFiles {
+        ObjectJobFiles { logs: Some(logs), ..self }
+    }
+
+    /// Returns the bytes of a log that are in the object store.
+    pub(super) fn stored_log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
+        Ok(self.chunks(&log_folder(job, attempt))?.last().map_or(0, |(first, bytes)| first + bytes))
+    }
+
+    /// Stores a chunk of a log that is not there yet.
+    pub(super) fn store_chunk(&self, folder: &str, first_byte: u64, bytes: Vec<u8>) -> io::Result<()> {
+        let name = chunk_name(folder, first_byte);
+        let (object, content) = (name.clone(), Bytes::from(bytes));
+        let put = self.objects.wait(|objects| async move { objects.create_unique(&object, content).await });
+        if put.map_err(io::Error::other)? == PutOutcome::Taken {
+            return Err(io::Error::other(format!("{name}: another process writes this log")));
+        }
+        Ok(())
     }
 
     /// Returns the chunks in the folder of a log: the first byte and the size of each, in order.
     fn chunks(&self, folder: &str) -> io::Result<Vec<(u64, u64)>> {
         let folder = folder.to_owned();
-        let listed = self.wait(|objects| async move { objects.list_flat(&folder).await }).map_err(io::Error::other)?;
+        let listed =
+            self.objects.wait(|objects| async move { objects.list_flat(&folder).await }).map_err(io::Error::other)?;
         let chunk = |name: &str| name.rsplit('/').next()?.parse().ok();
         Ok(listed.iter().filter_map(|object| Some((chunk(&object.name)?, object.size))).collect())
     }
@@ -72,7 +85,8 @@ impl ObjectJobFiles {
                 continue;
             }
             let name = chunk_name(folder, first);
-            let chunk = self.wait(|objects| async move { objects.get(&name).await }).map_err(io::Error::other)?;
+            let chunk =
+                self.objects.wait(|objects| async move { objects.get(&name).await }).map_err(io::Error::other)?;
             // The range is within the chunk, which is in memory.
             found.extend_from_slice(&chunk[(begin - first) as usize..(end - first) as usize]);
         }
@@ -81,26 +95,25 @@ impl ObjectJobFiles {
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let folder = folder.to_owned();
-        self.wait(|objects| async move { objects.list(&folder).await })
-    }
-
-    /// Writes an output to a new file of this machine.
-    fn fetch_output(&self, bytes: &[u8], path: &Path) -> io::Result<File> {
-        durable::create_directories(path.parent().unwrap_or(&self.cache))?;
-        disk::create_file(path, durable::PRIVATE_FILE_MODE)?;
-        let mut file = File::options().read(true).write(true).open(path)?;
-        file.write_all(bytes)?;
-        file.rewind()?;
-        Ok(file)
+        self.objects.wait(|objects| async move { objects.list(&folder).await })
     }
 
     fn object_bytes(&self, name: String) -> io::Result<Option<Bytes>> {
-        match self.wait(|objects| async move { objects.get(&name).await }) {
+        match self.objects.wait(|objects| async move { objects.get(&name).await }) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(io::Error::other(error)),
         }
     }
+}
+
+/// Writes an output to a new file of this machine, and opens it for reading.
+fn write_output_file(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    durable::create_directories(path.parent().unwrap_or(path))?;
+    let file = disk::create_file(path, durable::PRIVATE_FILE_MODE)?;
+    disk::write(&file, path, bytes)?;
+    disk::sync(&file, path)?;
+    disk::open(path)
 }
 
 fn output_name(job: &str, path: &str) -> String {
@@ -111,7 +124,7 @@ fn logged_item_name(job: &str, key: &LoggedKey) -> String {
     format!("jobs/{job}/{LOGGED_FOLDER}/{}", key.file_name())
 }
 
-fn log_folder(job: &str, attempt: u32) -> String {
+pub(super) fn log_folder(job: &str, attempt: u32) -> String {
     format!("jobs/{job}/attempt-{attempt}")
 }
 
@@ -122,7 +135,7 @@ fn recording_folder(job: &str, attempt: u32) -> String {
 impl JobFiles for ObjectJobFiles {
     fn write_output(&self, job: &str, path: &str, data: &[u8]) -> Result<(), StoreError> {
         let (name, payload) = (output_name(job, path), Bytes::copy_from_slice(data).into());
-        self.wait(|objects| async move { objects.replace(&name, payload).await })
+        self.objects.wait(|objects| async move { objects.replace(&name, payload).await })
     }
 
     fn list_outputs(&self, job: &str) -> io::Result<Vec<OutputFile>> {
@@ -141,26 +154,39 @@ impl JobFiles for ObjectJobFiles {
             return Ok(None);
         }
         let Some(bytes) = self.object_bytes(output_name(job, path))? else { return Ok(None) };
-        let local = self.cache.join(durable::unique_suffix());
-        let file = self.fetch_output(&bytes, &local);
+        let staged = self.cache.stage().map_err(io::Error::other)?;
         // The file needs no name once it is open.
-        let _ = disk::remove_file(&local);
-        Ok(Some((file?, bytes.len() as u64)))
+        Ok(Some((write_output_file(&staged.path().join("output"), &bytes)?, bytes.len() as u64)))
     }
 
+    /// The directory is that of the outputs at the time of the call, and is used again until the job writes another one.
     fn output_directory(&self, job: &str) -> io::Result<PathBuf> {
-        let directory = self.cache.join(format!("{job}-{}", durable::unique_suffix()));
+        let folder = format!("jobs/{job}/{OUTPUT_FOLDER}");
+        let listed = self.list(&folder).map_err(io::Error::other)?;
+        let state: Vec<_> = listed.iter().map(|it| format!("{} {} {}", it.name, it.size, it.written_ms)).collect();
+        let id = format!("{job}-{}", &Digest::of(state.join("\n").as_bytes()).hex()[..32]);
+        let directory = self.cache.directory(&id);
+        if listed.is_empty() || directory.is_dir() {
+            self.cache.touch(&directory);
+            return Ok(directory);
+        }
+        let _lock = self.cache.lock(&id).map_err(io::Error::other)?;
+        if directory.is_dir() {
+            return Ok(directory);
+        }
+        self.cache.make_room(listed.iter().map(|object| object.size).sum(), SystemTime::now());
+        let staged = self.cache.stage().map_err(io::Error::other)?;
         for output in self.list_outputs(job)? {
             if let Some(bytes) = self.object_bytes(output_name(job, &output.path))? {
-                self.fetch_output(&bytes, &directory.join(&output.path))?;
+                write_output_file(&staged.path().join(&output.path), &bytes)?;
             }
         }
-        Ok(directory)
+        self.cache.install(&staged, &id).map_err(io::Error::other)
     }
 
     fn write_logged_item(&self, job: &str, key: &LoggedKey, data: &[u8]) -> Result<(), StoreError> {
         let (name, payload) = (logged_item_name(job, key), Bytes::copy_from_slice(data).into());
-        self.wait(|objects| async move { objects.replace(&name, payload).await })
+        self.objects.wait(|objects| async move { objects.replace(&name, payload).await })
     }
 
     fn list_logged_items(&self, job: &str) -> io::Result<Vec<StoredItem>> {
@@ -184,18 +210,38 @@ impl JobFiles for ObjectJobFiles {
         Ok(Box::new(ObjectLog { files, folder, sent_bytes: bytes, pending: Vec::new() }))
     }
 
-    fn log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
-        Ok(self.chunks(&log_folder(job, attempt))?.last().map_or(0, |(first, bytes)| first + bytes))
+    fn open_leased_log(&self, lease: &JobLease) -> io::Result<Box<dyn AttemptLog>> {
+        match &self.logs {
+            Some(logs) => recorded_log::open(self, logs, lease),
+            None => self.open_log(&lease.job, lease.attempt),
+        }
     }
 
+    fn log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
+        let logs = self.logs.as_ref();
+        let recorded = logs.map(|logs| logs.log_extent(job, attempt)).transpose().map_err(io::Error::other)?;
+        match recorded.flatten() {
+            Some(extent) => Ok(extent.end),
+            None => self.stored_log_bytes(job, attempt),
+        }
+    }
+
+    /// The newest lines of a running attempt are read without a request to the object store.
     fn read_log(&self, job: &str, attempt: u32, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.read_chunks(&log_folder(job, attempt), range)
+        let Some(logs) = &self.logs else { return self.read_chunks(&log_folder(job, attempt), range) };
+        if let Some(recorded) = recorded_log::read(&**logs, job, attempt, &range)? {
+            return Ok(recorded);
+        }
+        let mut bytes = self.read_chunks(&log_folder(job, attempt), range.clone())?;
+        let rest = range.start + bytes.len() as u64..range.end;
+        bytes.extend(recorded_log::read_chunks(&**logs, job, attempt, &rest)?);
+        Ok(bytes)
     }
 
     fn create_recording(&self, job: &str, attempt: u32) -> io::Result<Box<dyn AttemptLog>> {
         let folder = recording_folder(job, attempt);
         let left = folder.clone();
-        self.wait(|objects| async move { objects.delete_folder(&left).await }).map_err(io::Error::other)?;
+        self.objects.wait(|objects| async move { objects.delete_folder(&left).await }).map_err(io::Error::other)?;
         Ok(Box::new(ObjectLog { files: self.clone(), folder, sent_bytes: 0, pending: Vec::new() }))
     }
 
@@ -203,11 +249,15 @@ impl JobFiles for ObjectJobFiles {
         self.read_chunks(&recording_folder(job, attempt), 0..u64::MAX)
     }
 
+    fn job_bytes(&self, job: &str) -> Result<u64, StoreError> {
+        Ok(self.list(&format!("jobs/{job}"))?.iter().map(|object| object.size).sum())
+    }
+
     fn remove(&self, job: &str) -> Result<u64, StoreError> {
         check_job(job)?;
         let folder = format!("jobs/{job}");
         let listed = self.list(&folder)?;
-        self.wait(|objects| async move { objects.delete_folder(&folder).await })?;
+        self.objects.wait(|objects| async move { objects.delete_folder(&folder).await })?;
         Ok(listed.iter().map(|object| object.size).sum())
     }
 }
@@ -246,7 +296,7 @@ impl AttemptLog for ObjectLog {
         }
         let name = chunk_name(&self.folder, self.sent_bytes);
         let (object, payload) = (name.clone(), Bytes::copy_from_slice(&self.pending).into());
-        let put = self.files.wait(|objects| async move { objects.create(&object, payload).await });
+        let put = self.files.objects.wait(|objects| async move { objects.create(&object, payload).await });
         if put.map_err(io::Error::other)? == PutOutcome::Taken {
             return Err(io::Error::other(format!("{name}: another process writes this log")));
         }

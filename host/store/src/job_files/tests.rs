@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::logged_items::LoggedKind;
-use crate::objects::ObjectStorage;
+use crate::objects::{BlockingObjects, ObjectStorage};
 
 /// The place of a store, and what it needs to exist.
 struct TestFiles {
@@ -37,7 +37,8 @@ impl TestFiles {
     }
 
     fn in_objects(&self, objects: ObjectStorage) -> Arc<dyn JobFiles> {
-        Arc::new(ObjectJobFiles::new(objects, self.directory.path().join("cache"), self.runtime.handle().clone()))
+        let objects = BlockingObjects::new(objects, self.runtime.handle().clone());
+        Arc::new(ObjectJobFiles::new(objects, self.directory.path().join("cache")))
     }
 }
 
@@ -136,7 +137,7 @@ fn a_removed_job_has_no_files(files: &dyn JobFiles) {
     let mut log = files.open_log("j", 1).unwrap();
     log.append(b"line\n").unwrap();
     log.sync().unwrap();
-    assert_eq!(files.remove("j").unwrap(), 9);
+    assert_eq!((files.job_bytes("j").unwrap(), files.remove("j").unwrap()), (9, 9));
     assert_eq!((files.list_outputs("j").unwrap(), files.log_bytes("j", 1).unwrap()), (Vec::new(), 0));
     assert_eq!((files.remove("j").unwrap(), files.list_outputs("k").unwrap().len()), (0, 1));
     for bad in ["", "../k", "a/b", "."] {

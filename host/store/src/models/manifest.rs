@@ -120,9 +120,17 @@ pub(super) fn read_manifest(dir: &Path) -> Result<ModelManifest, ModelError> {
         return Err(unreadable(format!("it has {size} bytes")));
     }
     let text = regular_file::read(&file, MANIFEST_BYTES_MAX).map_err(StoreError::io(&file))?;
-    parse_manifest(&text).map_err(|error| match error {
-        ManifestError::Unreadable(reason) => unreadable(reason),
-        ManifestError::OtherFormat(found) => incomplete(FileProblem::OtherFormat { found, expected: FORMAT }),
+    decode_manifest(&file, &text)
+}
+
+/// Parses the content of a version's manifest, which is that of `file`.
+pub(super) fn decode_manifest(file: &Path, text: &[u8]) -> Result<ModelManifest, ModelError> {
+    parse_manifest(text).map_err(|error| {
+        let problem = match error {
+            ManifestError::Unreadable(reason) => FileProblem::Unreadable { reason },
+            ManifestError::OtherFormat(found) => FileProblem::OtherFormat { found, expected: FORMAT },
+        };
+        ModelError::Incomplete { file: file.to_owned(), problem }
     })
 }
 

@@ -25,12 +25,14 @@ impl ModelRegistry {
         }
     }
 
-    /// Replaces a small file beside a model's versions, in one durable step.
+    /// Replaces a small file beside a model's versions, in one durable step. A file that servers have in common is replaced
+    /// for all of them.
     ///
     /// # Errors
-    /// Returns `BadName`; `Store`.
+    /// Returns `BadName`; `Store`; `ChangedElsewhere` or `Records` for a shared file.
     pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
         let path = self.note_path(model, file)?;
+        self.replace_shared_note(model, file, bytes)?;
         let directory = path.parent().unwrap_or(Path::new("."));
         durable::create_directories_below(&self.dir, directory).map_err(StoreError::io(directory))?;
         durable::replace_shared(&path, bytes).map_err(StoreError::io(&path))?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::ModelRegistry;
+use super::{ModelRegistry, check_name};
 use crate::error::ModelError;
 
 impl ModelRegistry {
@@ -27,8 +27,7 @@ impl ModelRegistry {
     /// # Errors
     /// Returns `BadName`; `Store`.
     pub fn remove_model(&self, model: &str) -> Result<(Vec<u64>, u64), ModelError> {
-        // This also checks the name.
-        self.version_dir(model, 1)?;
+        check_name(model)?;
         let (mut removed, mut bytes) = (Vec::new(), 0);
         for version in self.versions.versions(model)? {
             match self.remove(model, version) {
@@ -39,6 +38,7 @@ impl ModelRegistry {
             }
             removed.push(version);
         }
+        self.remove_shared_notes(model)?;
         self.versions.remove_rest(model)?;
         Ok((removed, bytes))
     }

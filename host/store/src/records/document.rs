@@ -1,5 +1,7 @@
 //! Documents: small texts that are replaced as a whole, and that all servers of the records have in common.
 
+use std::collections::BTreeMap;
+
 use crate::error::RecordError;
 
 /// A document as it is recorded.
@@ -18,6 +20,12 @@ pub trait DocumentRecords: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Returns `Database`.
     fn document(&self, name: &str, after: u64) -> Result<Option<RecordedDocument>, RecordError>;
+
+    /// Returns the revision of each document whose name begins with `prefix`, by name.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn document_revisions(&self, prefix: &str) -> Result<BTreeMap<String, u64>, RecordError>;
 
     /// Replaces a document if it still has this revision, where 0 means that it does not exist. Returns whether it did.
     ///

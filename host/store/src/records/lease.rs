@@ -5,6 +5,8 @@
 //! owner is refused. An owner that is late can still renew as long as nobody took the job away, so a database that was
 //! gone for a while ends no attempt.
 
+use std::collections::HashSet;
+
 use saggar_clock::UnixMillis;
 
 use super::{ActiveJob, ClaimedJob, JobLease, JobOrder, JobOrders, JobRecord, QueuedJob, StateReason, UsageTotal};
@@ -28,15 +30,63 @@ pub struct ServerIdentity {
     pub storage: String,
 }
 
-/// The queue when jobs are placed.
+/// What a placement needs to read.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementQuery<'a> {
+    /// The server that jobs are placed on.
+    pub server: &'a ServerIdentity,
+    /// The identifier of the only job that is placed; `None` for all that wait.
+    pub job: Option<&'a str>,
+    /// Whether slots of pools are common to all servers, so that the jobs of all are read one by one.
+    pub with_common_pools: bool,
+    /// Whether a limit counts the jobs that run on other servers.
+    pub with_other_servers: bool,
+    /// Whether a limit counts the earlier resource usage.
+    pub with_usage: bool,
+    /// The current time.
+    pub now_ms: UnixMillis,
+}
+
+/// The queue when jobs are placed. A long queue is not read as a whole: jobs with the same scheduling parameters, project,
+/// key and storage are a group, of which only the first ones can start.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementState {
     /// Queued jobs, as [`JobRecords::queued_jobs`](super::JobRecords::queued_jobs) orders them.
     pub waiting: Vec<QueuedJob>,
-    /// Active jobs of all servers, oldest first.
+    /// The identifier of the last job that was read of each group of which more jobs wait.
+    pub unread_after: HashSet<String>,
+    /// Active jobs, oldest first: those of this server, or of all servers.
     pub running: Vec<ActiveJob>,
-    /// The earlier resource usage; empty if it was not asked for.
+    /// The active jobs that are not in `running`, counted; empty if no limit counts them.
+    pub running_elsewhere: Vec<RunningCount>,
+    /// The earlier resource usage; empty if no limit counts it.
     pub spent: Vec<UsageTotal>,
+}
+
+/// The number of active jobs with the same queue, project and key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningCount {
+    /// The queue.
+    pub queue: String,
+    /// The project.
+    pub project: String,
+    /// The name of the key that submitted them.
+    pub owner: Option<String>,
+    /// How many there are.
+    pub jobs: u32,
+}
+
+/// The numbers of unfinished jobs of a queue and project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueCount {
+    /// The queue.
+    pub queue: String,
+    /// The project.
+    pub project: String,
+    /// Queued jobs that are not paused.
+    pub waiting: u64,
+    /// Active jobs, on all servers.
+    pub running: u64,
 }
 
 /// A queued job that is to start.
@@ -112,19 +162,25 @@ pub trait LeaseRecords: std::fmt::Debug + Send + Sync {
     /// Returns whether other servers can use the same records, so that leases must be renewed.
     fn is_shared(&self) -> bool;
 
-    /// Reads the queue, decides with `place`, claims the jobs that it returned for this server, and orders the preemptions,
-    /// while no other server does the same. Jobs that cannot start or be preempted any more are left out. A draining host
-    /// claims nothing. `with_usage` says whether `place` needs the usage.
+    /// Reads what a placement needs. Jobs whose earliest time of a start has not come are left out.
     ///
     /// # Errors
     /// Returns `Database`.
-    fn claim_placed(
-        &self,
-        server: &ServerIdentity,
-        with_usage: bool,
-        place: PlaceJobs<'_>,
-        now_ms: UnixMillis,
-    ) -> Result<Vec<PlacedClaim>, RecordError>;
+    fn placement_state(&self, query: &PlacementQuery<'_>) -> Result<PlacementState, RecordError>;
+
+    /// Reads the same, decides with `place`, claims the jobs that it returned for the server, and orders the preemptions,
+    /// while no other server does the same. Jobs that cannot start or be preempted any more are left out. A draining host
+    /// claims nothing.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn claim_placed(&self, query: &PlacementQuery<'_>, place: PlaceJobs<'_>) -> Result<Vec<PlacedClaim>, RecordError>;
+
+    /// Returns the numbers of unfinished jobs of each queue and project that has any, by name.
+    ///
+    /// # Errors
+    /// Returns `Database`.
+    fn queue_counts(&self) -> Result<Vec<QueueCount>, RecordError>;
 
     /// Renews leases, in the order given, also those that are over and were not taken away yet.
     ///

@@ -21,9 +21,11 @@ pub(super) mod event;
 mod host;
 mod job;
 mod lease;
+mod log;
 mod membership;
 mod pause;
 mod pipeline;
+mod queue;
 mod removal;
 mod row;
 mod schedule;
@@ -69,7 +71,7 @@ impl<E: RecordsEngine> JobRecords for E {
     }
 
     fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError> {
-        self.read(job::queued_jobs)
+        self.read(queue::queued_jobs)
     }
 
     fn unfinished_specs_with(&self, text: &str) -> Result<Vec<String>, RecordError> {
@@ -77,7 +79,7 @@ impl<E: RecordsEngine> JobRecords for E {
     }
 
     fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError> {
-        self.read(job::active_jobs)
+        self.read(queue::active_jobs)
     }
 
     fn claim(&self, id: &str, pool: &str, now_ms: UnixMillis) -> Result<Option<ClaimedJob>, RecordError> {

@@ -26,7 +26,7 @@ mod tests;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 15] = [
+pub(super) const SCHEMAS: [&str; 17] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -41,6 +41,8 @@ pub(super) const SCHEMAS: [&str; 15] = [
     include_str!("sqlite/populations.sql"),
     include_str!("sqlite/leases.sql"),
     include_str!("sqlite/documents.sql"),
+    include_str!("sqlite/groups.sql"),
+    include_str!("sqlite/log_chunks.sql"),
     include_str!("sqlite/workers.sql"),
 ];
 

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use super::{StagedVersion, VersionDraft, VersionFetch, VersionStore, is_name, parse_version};
+use super::{StagedVersion, VersionDraft, VersionStore, is_name, parse_version};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::PUT_TRIES_MAX;
@@ -50,6 +50,35 @@ impl VersionDirectories {
         disk::remove_file(&path).map_err(StoreError::io(&path))
     }
 
+    /// Makes a directory below the root the version of this number, durably, unless the version exists. Returns whether it
+    /// did not.
+    pub(crate) fn install(&self, name: &str, version: u64, directory: &Path) -> Result<bool, StoreError> {
+        let mut lock = NameLock::acquire(&self.root, name)?;
+        let target = self.directory(name, version);
+        if target.exists() {
+            return Ok(false);
+        }
+        disk::sync_directory(directory).map_err(StoreError::io(directory))?;
+        if lock.last < version {
+            lock.record(version)?;
+        }
+        self.create_directory(&self.root.join(name))?;
+        disk::rename(directory, &target).map_err(StoreError::io(&target))?;
+        self.sync_versions(name).map(|()| true)
+    }
+
+    /// Renames a version, so that it is none any more, and returns its new path.
+    pub(crate) fn set_aside(&self, name: &str, version: u64) -> Result<PathBuf, StoreError> {
+        let _lock = NameLock::acquire(&self.root, name)?;
+        let directory = self.directory(name, version);
+        let mut aside = directory.with_added_extension("before-sharing");
+        if aside.exists() {
+            aside.add_extension(durable::unique_suffix());
+        }
+        disk::rename(&directory, &aside).map_err(StoreError::io(&directory))?;
+        Ok(aside)
+    }
+
     /// Runs `work` while no other process creates or removes a version of a name.
     pub(crate) fn with_name_lock<T, E: From<StoreError>>(
         &self,
@@ -80,7 +109,7 @@ impl VersionStore for VersionDirectories {
         Ok(versions)
     }
 
-    fn local_directory(&self, name: &str, version: u64, _: VersionFetch) -> Result<PathBuf, StoreError> {
+    fn local_directory(&self, name: &str, version: u64) -> Result<PathBuf, StoreError> {
         Ok(self.directory(name, version))
     }
 

@@ -1,146 +1,190 @@
 //! Versions in an object store.
 //!
 //! ```text
-//! <folder>/<name>/<version>.json      the index: names, sizes and parts of the version's files
-//! <folder>/<name>/<version>.removed   marks a version as removed, so that its number is not used again
-//! <folder>/<name>/parts/<draft>/<n>   the content, in parts of at most PART_BYTES_MAX
+//! <folder>/<name>/<version>.json        the index: names, sizes and parts of the version's files, and its manifest
+//! <folder>/<name>/<version>.removed     marks a version as removed, so that its number is not used again
+//! <folder>-parts/<name>/<id>/<n>        the content, in parts of at most PART_BYTES_MAX
 //! ```
 //!
-//! The index is written last, and only if its name is free: that commits the version. Files are fetched into a local
-//! directory when they are read, and verified against the index. The directory can be deleted at any time.
+//! The index is written last, and only if its name is free: that commits the version. Files are fetched into a cache of
+//! this machine when they are read, and verified against the index. A listing reads the names of all indexes, and the
+//! indexes that this process has not read before.
 //!
 //! No lock keeps two processes from publishing equal content at the same time; both versions are complete then.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
+use parking_lot::Mutex;
+use saggar_clock::UnixMillis;
 
-use super::{MANIFEST_FILE, StagedVersion, VersionDraft, VersionFetch, VersionStore, is_name, parse_version};
+use super::fetch_cache::FetchCache;
+use super::{
+    ListedVersion, MANIFEST_FILE, ManifestSource, StagedVersion, VersionDraft, VersionStore, is_name, parse_version,
+};
 use crate::digest::Digest;
 use crate::durable::{self, disk};
 use crate::error::StoreError;
-use crate::objects::{ObjectStorage, PutOutcome};
+use crate::limits::{FETCHED_BYTES_MAX, INDEXED_MANIFEST_BYTES_MAX};
+use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
+
+mod version_index;
+
+pub(crate) use version_index::VersionIndex;
+use version_index::{IndexedFile, IndexedPart};
 
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.
 const PART_BYTES_MAX: u64 = 64 << 20;
 
 /// The named, numbered versions below one folder of an object store.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ObjectVersions {
-    objects: ObjectStorage,
+    objects: BlockingObjects,
     folder: String,
-    cache: PathBuf,
-    runtime: Handle,
+    cache: FetchCache,
+    /// The indexes that were read, by name and number. An index is never changed; another one of the same number, in a
+    /// bucket that was emptied, has another time.
+    indexes: Mutex<BTreeMap<(String, u64), (UnixMillis, Arc<VersionIndex>)>>,
 }
 
-/// The index of a version.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct VersionIndex {
-    /// The folder of the parts.
-    parts: String,
-    files: Vec<IndexedFile>,
+/// The objects of a listing: the versions that exist, with the time of their index, and those that were removed.
+#[derive(Debug, Default)]
+struct VersionNumbers {
+    existing: BTreeMap<(String, u64), UnixMillis>,
+    /// Whether all objects of the removed version are removed.
+    removed: BTreeMap<(String, u64), bool>,
 }
 
-/// A file of a version.
-#[derive(Debug, Serialize, Deserialize)]
-struct IndexedFile {
-    name: String,
-    bytes: u64,
-    parts: Vec<IndexedPart>,
-}
-
-/// A part of a file.
-#[derive(Debug, Serialize, Deserialize)]
-struct IndexedPart {
-    /// Its name in the folder of the parts.
-    name: String,
-    sha256: Digest,
+/// The versions of all names, and the indexes of those that exist, or `None` for one that was removed meanwhile.
+#[derive(Debug)]
+pub(crate) struct VersionListing {
+    pub(crate) existing: BTreeMap<(String, u64), Result<Arc<VersionIndex>, StoreError>>,
+    pub(crate) removed: BTreeSet<(String, u64)>,
 }
 
 impl ObjectVersions {
-    /// Returns the versions below `folder` of `objects`. Files are fetched into `cache`. `runtime` drives the object
-    /// store; it must not be the calling runtime, which is blocked.
-    pub(crate) fn new(
-        objects: ObjectStorage,
-        folder: &str,
-        cache: impl Into<PathBuf>,
-        runtime: Handle,
-    ) -> ObjectVersions {
-        ObjectVersions { objects, folder: folder.to_owned(), cache: cache.into(), runtime }
-    }
-
-    fn name_folder(&self, name: &str) -> String {
-        format!("{}/{name}", self.folder)
+    /// Returns the versions below `folder` of `objects`. Files are fetched into `cache`.
+    pub(crate) fn new(objects: BlockingObjects, folder: &str, cache: impl Into<PathBuf>) -> ObjectVersions {
+        let cache = FetchCache::new(cache.into(), FETCHED_BYTES_MAX);
+        ObjectVersions { objects, folder: folder.to_owned(), cache, indexes: Mutex::default() }
     }
 
     fn index_name(&self, name: &str, version: u64) -> String {
-        format!("{}/{version}.json", self.name_folder(name))
+        format!("{}/{name}/{version}.json", self.folder)
     }
 
     fn tombstone_name(&self, name: &str, version: u64) -> String {
-        format!("{}/{version}.removed", self.name_folder(name))
+        format!("{}/{name}/{version}.removed", self.folder)
     }
 
-    /// Returns the numbers of a name's versions that exist, and of those that were removed.
-    fn numbers(&self, name: &str) -> Result<(Vec<u64>, Vec<u64>), StoreError> {
-        let objects = self.runtime.block_on(self.objects.list_flat(&self.name_folder(name)))?;
-        let numbers = |suffix: &str| -> Vec<u64> {
-            let number = |object: &str| parse_version(object.rsplit('/').next()?.strip_suffix(suffix)?);
-            objects.iter().filter_map(|object| number(&object.name)).collect()
+    /// Lists the versions of a name, or of all names, with one request for each thousand.
+    fn numbers(&self, name: Option<&str>) -> Result<VersionNumbers, StoreError> {
+        let prefix = name.map_or_else(|| self.folder.clone(), |name| format!("{}/{name}", self.folder));
+        let listed = self.objects.wait(|objects| async move { objects.list(&prefix).await })?;
+        let mut numbers = VersionNumbers::default();
+        for object in &listed {
+            let Some((key, is_removed)) = self.parse_name(object) else { continue };
+            if is_removed {
+                numbers.removed.insert(key, object.size == 0);
+            } else {
+                numbers.existing.insert(key, object.written_ms);
+            }
+        }
+        numbers.existing.retain(|key, _| !numbers.removed.contains_key(key));
+        Ok(numbers)
+    }
+
+    /// Returns the version that an object is the index or the tombstone of, and whether it is the tombstone.
+    fn parse_name(&self, object: &ObjectInfo) -> Option<((String, u64), bool)> {
+        let (name, file) = object.name.strip_prefix(&self.folder)?.strip_prefix('/')?.split_once('/')?;
+        let (number, suffix) = file.split_once('.')?;
+        let key = (name.to_owned(), parse_version(number)?);
+        match suffix {
+            "json" if is_name(name) => Some((key, false)),
+            "removed" if is_name(name) => Some((key, true)),
+            _ => None,
+        }
+    }
+
+    /// Returns the versions of a name, or of all names, with their indexes.
+    pub(crate) fn listing(&self, name: Option<&str>) -> Result<VersionListing, StoreError> {
+        let VersionNumbers { existing, removed } = self.numbers(name)?;
+        let is_known = |key: &(String, u64), written: &UnixMillis, it: &BTreeMap<_, (UnixMillis, _)>| {
+            it.get(key).is_some_and(|(then, _)| then == written)
         };
-        let (mut existing, removed) = (numbers(".json"), numbers(".removed"));
-        existing.retain(|version| !removed.contains(version));
-        existing.sort_unstable();
-        Ok((existing, removed))
+        let missing: Vec<_> = {
+            let mut indexes = self.indexes.lock();
+            // Nothing is kept of versions that do not exist any more.
+            indexes.retain(|key, _| existing.contains_key(key) || name.is_some_and(|name| name != key.0));
+            existing.iter().filter(|(key, written)| !is_known(key, written, &indexes)).collect()
+        };
+        let objects: Vec<String> = missing.iter().map(|((name, version), _)| self.index_name(name, *version)).collect();
+        let requested = objects.clone();
+        let read = self.objects.wait(|objects| async move { objects.get_all(requested).await })?;
+        let mut failed = BTreeMap::new();
+        let mut indexes = self.indexes.lock();
+        for ((object, (key, written)), text) in objects.iter().zip(missing).zip(read) {
+            match text.map(|text| VersionIndex::parse(object, &text)).transpose() {
+                Ok(Some(index)) => drop(indexes.insert(key.clone(), (*written, Arc::new(index)))),
+                // It was removed meanwhile.
+                Ok(None) => {}
+                Err(error) => drop(failed.insert(key.clone(), Err(error))),
+            }
+        }
+        let found = existing.keys().filter_map(|key| Some((key.clone(), Ok(Arc::clone(&indexes.get(key)?.1)))));
+        let mut existing: BTreeMap<_, _> = found.collect();
+        existing.extend(failed);
+        Ok(VersionListing { existing, removed: removed.into_keys().collect() })
     }
 
     /// Returns the index of a version, or `None` if the version does not exist.
-    fn index(&self, name: &str, version: u64) -> Result<Option<VersionIndex>, StoreError> {
-        if self.runtime.block_on(self.objects.size(&self.tombstone_name(name, version)))?.is_some() {
-            return Ok(None);
-        }
-        self.read_index(name, version)
-    }
-
-    /// Returns the index of a version, even if it was removed.
-    fn read_index(&self, name: &str, version: u64) -> Result<Option<VersionIndex>, StoreError> {
+    pub(crate) fn index(&self, name: &str, version: u64) -> Result<Option<VersionIndex>, StoreError> {
         let object = self.index_name(name, version);
-        match self.runtime.block_on(self.objects.get(&object)) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-                let source = io::Error::new(io::ErrorKind::InvalidData, error);
-                StoreError::Io { path: object.into(), source }
-            }),
+        let wanted = object.clone();
+        match self.objects.wait(|objects| async move { objects.get(&wanted).await }) {
+            Ok(text) => VersionIndex::parse(&object, &text).map(Some),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes the files of a version that `is_fetched` selects to `target`, which exists as a whole or not at all.
-    fn fetch(&self, index: &VersionIndex, target: &Path, is_fetched: impl Fn(&str) -> bool) -> Result<(), StoreError> {
-        let parent = target.parent().unwrap_or(&self.cache);
-        durable::create_directories(parent).map_err(StoreError::io(parent))?;
-        let staging = StagedVersion::create_below(parent)?;
-        for indexed in index.files.iter().filter(|file| is_fetched(&file.name)) {
-            let path = staging.path.join(&indexed.name);
-            let file = disk::create_file(&path, durable::PRIVATE_FILE_MODE).map_err(StoreError::io(&path))?;
+    /// Fetches the files of a version into `directory`, and syncs each.
+    pub(crate) fn fetch_files(&self, index: &VersionIndex, directory: &Path, mode: u32) -> Result<(), StoreError> {
+        for indexed in &index.files {
+            let path = directory.join(&indexed.name);
+            let file = disk::create_file(&path, mode).map_err(StoreError::io(&path))?;
             for part in &indexed.parts {
-                let name = format!("{}/{}", index.parts, part.name);
-                let bytes = self.runtime.block_on(self.objects.get_verified(&name, &part.sha256))?;
+                let (name, sha256) = (format!("{}/{}", index.parts, part.name), part.sha256);
+                let bytes = self.objects.wait(|objects| async move { objects.get_verified(&name, &sha256).await })?;
                 disk::write(&file, &path, &bytes).map_err(StoreError::io(&path))?;
             }
             // The directory is complete as soon as it has its name, also after a power loss.
             disk::sync(&file, &path).map_err(StoreError::io(&path))?;
         }
-        disk::sync_directory(&staging.path).map_err(StoreError::io(&staging.path))?;
-        match disk::rename(&staging.path, target) {
-            // Another process or thread has fetched the same files.
-            Err(_) if target.is_dir() => Ok(()),
-            renamed => renamed.map_err(StoreError::io(target)),
+        Ok(())
+    }
+
+    /// Returns the cached directory of a version, which is fetched if it is not there.
+    fn cached_directory(&self, index: &VersionIndex) -> Result<PathBuf, StoreError> {
+        let directory = self.cache.directory(index.id());
+        if directory.is_dir() {
+            self.cache.touch(&directory);
+            return Ok(directory);
         }
+        let _lock = self.cache.lock(index.id())?;
+        if directory.is_dir() {
+            // Another process has fetched it meanwhile.
+            return Ok(directory);
+        }
+        self.cache.make_room(index.bytes(), SystemTime::now());
+        let staged = self.cache.stage()?;
+        self.fetch_files(index, staged.path(), durable::PRIVATE_FILE_MODE)?;
+        self.cache.install(&staged, index.id())
     }
 
     /// Sends a file in parts.
@@ -163,84 +207,141 @@ impl ObjectVersions {
             *parts += 1;
             indexed.bytes += bytes.len() as u64;
             let object = format!("{parts_folder}/{}", part.name);
-            self.runtime.block_on(self.objects.create(&object, Bytes::from(bytes).into()))?;
+            self.objects.wait(|objects| async move { objects.create(&object, Bytes::from(bytes).into()).await })?;
             indexed.parts.push(part);
         }
     }
 
-    /// Sends the files of a directory, and commits them as the next version.
-    fn commit_directory(&self, name: &str, directory: &Path) -> Result<u64, StoreError> {
-        let parts_folder = format!("{}/parts/{}", self.name_folder(name), durable::unique_suffix());
-        let committed = self.send_files(directory, &parts_folder).and_then(|index| self.commit_index(name, &index));
-        if committed.is_err() {
-            let _ = self.runtime.block_on(self.objects.delete_folder(&parts_folder));
+    /// Sends the files of a directory, and commits them: as the version of this number, or as the next one. Returns the
+    /// version with its index, or `None` if the number is taken.
+    pub(crate) fn commit_directory(
+        &self,
+        name: &str,
+        directory: &Path,
+        number: Option<u64>,
+    ) -> Result<Option<(u64, VersionIndex)>, StoreError> {
+        let parts_folder = format!("{}-parts/{name}/{}", self.folder, durable::random_hex::<16>());
+        let committed = self.send_files(directory, &parts_folder).and_then(|index| {
+            let version = self.commit_index(name, &index, number)?;
+            Ok(version.map(|version| (version, index)))
+        });
+        if !matches!(committed, Ok(Some(_))) {
+            let _ = self.objects.wait(|objects| async move { objects.delete_folder(&parts_folder).await });
         }
         committed
     }
 
     fn send_files(&self, directory: &Path, parts_folder: &str) -> Result<VersionIndex, StoreError> {
-        let mut index = VersionIndex { parts: parts_folder.to_owned(), files: Vec::new() };
+        let mut index = VersionIndex { parts: parts_folder.to_owned(), files: Vec::new(), manifest: None };
         let mut parts = 0;
         let mut files = disk::list(directory).map_err(StoreError::io(directory))?;
         files.sort_by(|a, b| a.0.cmp(&b.0));
         for (path, _) in files.iter().filter(|(_, kind)| kind.is_file()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name == MANIFEST_FILE {
+                let text = String::from_utf8(disk::read(path).map_err(StoreError::io(path))?);
+                index.manifest = text.ok().filter(|text| text.len() <= INDEXED_MANIFEST_BYTES_MAX);
+            }
             index.files.push(self.send_file(path, &name, parts_folder, &mut parts)?);
         }
         Ok(index)
     }
 
-    fn commit_index(&self, name: &str, index: &VersionIndex) -> Result<u64, StoreError> {
-        let text = serde_json::to_vec(index).expect("an index is plain data");
+    fn commit_index(&self, name: &str, index: &VersionIndex, number: Option<u64>) -> Result<Option<u64>, StoreError> {
+        let text = Bytes::from(index.encode());
         loop {
-            let (existing, removed) = self.numbers(name)?;
-            let version = existing.iter().chain(&removed).max().copied().unwrap_or(0).saturating_add(1);
-            let object = self.index_name(name, version);
+            let VersionNumbers { existing, removed } = self.numbers(Some(name))?;
+            let last = existing.keys().chain(removed.keys()).map(|key| key.1).max().unwrap_or(0);
+            let version = number.unwrap_or(last.saturating_add(1));
+            if removed.contains_key(&(name.to_owned(), version)) {
+                return Ok(None);
+            }
+            let (object, text) = (self.index_name(name, version), text.clone());
             // The index names the folder of this version's parts, which no other version has.
-            let put = self.runtime.block_on(self.objects.create_unique(&object, text.clone().into()))?;
+            let put = self.objects.wait(|objects| async move { objects.create_unique(&object, text).await })?;
             if put == PutOutcome::Created {
-                return Ok(version);
+                return Ok(Some(version));
+            }
+            if number.is_some() {
+                return Ok(None);
             }
         }
     }
+
+    /// Removes the assignment of a name to projects, which is defined in `projects`.
+    fn remove_projects(&self, name: &str) -> Result<(), StoreError> {
+        let folder = format!("{}-projects/{name}", self.folder);
+        self.objects.wait(|objects| async move { objects.delete_folder(&folder).await })
+    }
+
+    /// Removes the objects of a version that has a tombstone, which is empty from then on.
+    fn complete_removal(&self, name: &str, version: u64) -> Result<(), StoreError> {
+        let (tombstone, index) = (self.tombstone_name(name, version), self.index_name(name, version));
+        self.objects.wait(|objects| async move {
+            let parts = objects.get(&tombstone).await?;
+            objects.delete(&index).await?;
+            if let Ok(parts) = std::str::from_utf8(&parts)
+                && !parts.is_empty()
+            {
+                objects.delete_folder(parts).await?;
+            }
+            objects.replace(&tombstone, Bytes::new().into()).await
+        })
+    }
+}
+
+fn manifest_source(index: &VersionIndex, directory: PathBuf) -> Option<ManifestSource> {
+    let text = index.manifest.clone()?;
+    Some(ManifestSource::Text { path: directory.join(MANIFEST_FILE), text })
 }
 
 impl VersionStore for ObjectVersions {
     fn names(&self) -> Result<Vec<String>, StoreError> {
-        let folders = self.runtime.block_on(self.objects.list_folders(&self.folder))?;
-        let mut names = Vec::new();
-        for name in folders.into_iter().filter(|name| is_name(name)) {
-            if !self.numbers(&name)?.0.is_empty() {
-                names.push(name);
-            }
-        }
+        let mut names: Vec<String> = self.numbers(None)?.existing.into_keys().map(|(name, _)| name).collect();
+        names.dedup();
         Ok(names)
     }
 
     fn versions(&self, name: &str) -> Result<Vec<u64>, StoreError> {
-        Ok(self.numbers(name)?.0)
+        Ok(self.numbers(Some(name))?.existing.into_keys().map(|(_, version)| version).collect())
     }
 
-    fn local_directory(&self, name: &str, version: u64, fetch: VersionFetch) -> Result<PathBuf, StoreError> {
-        let whole = self.cache.join(name).join(version.to_string());
+    fn local_directory(&self, name: &str, version: u64) -> Result<PathBuf, StoreError> {
+        match self.index(name, version)? {
+            Some(index) => self.cached_directory(&index),
+            None => Ok(self.cache.directory(&format!(".missing-{name}-{version}"))),
+        }
+    }
+
+    fn manifest(&self, name: &str, version: u64) -> Result<ManifestSource, StoreError> {
         let Some(index) = self.index(name, version)? else {
-            // It was removed, possibly on another machine. Files that are open stay readable.
-            let _ = disk::remove_tree(&whole);
-            return Ok(whole);
+            return Ok(ManifestSource::Directory(self.cache.directory(&format!(".missing-{name}-{version}"))));
         };
-        if whole.is_dir() {
-            return Ok(whole);
+        match manifest_source(&index, self.cache.directory(index.id())) {
+            Some(source) => Ok(source),
+            None => Ok(ManifestSource::Directory(self.cached_directory(&index)?)),
         }
-        match fetch {
-            VersionFetch::All => self.fetch(&index, &whole, |_| true).map(|()| whole),
-            VersionFetch::Manifest => {
-                let manifest = self.cache.join(".manifests").join(name).join(version.to_string());
-                if !manifest.is_dir() {
-                    self.fetch(&index, &manifest, |file| file == MANIFEST_FILE)?;
-                }
-                Ok(manifest)
-            }
-        }
+    }
+
+    fn list(&self, name: Option<&str>) -> Result<Vec<ListedVersion>, StoreError> {
+        let source = |index: &VersionIndex| match manifest_source(index, self.cache.directory(index.id())) {
+            Some(source) => Ok(source),
+            None => Ok(ManifestSource::Directory(self.cached_directory(index)?)),
+        };
+        let listed = |((name, version), index): ((String, u64), Result<Arc<VersionIndex>, StoreError>)| {
+            let manifest = index.and_then(|index| source(&index));
+            ListedVersion { name, version, manifest }
+        };
+        Ok(self.listing(name)?.existing.into_iter().map(listed).collect())
+    }
+
+    fn pin(&self, directory: &Path) -> Option<File> {
+        self.cache.pin(directory)
+    }
+
+    fn discard_copy(&self, directory: &Path) -> bool {
+        self.cache.remove(directory);
+        true
     }
 
     fn sync_versions(&self, _: &str) -> Result<(), StoreError> {
@@ -252,10 +353,9 @@ impl VersionStore for ObjectVersions {
         Ok(Box::new(ObjectDraft { store: self, name: name.to_owned(), versions, staging: DraftStaging::None }))
     }
 
-    fn stage(&self, name: &str) -> Result<StagedVersion, StoreError> {
-        let directory = self.cache.join(name);
-        durable::create_directories(&directory).map_err(StoreError::io(&directory))?;
-        StagedVersion::create_below(&directory)
+    fn stage(&self, _: &str) -> Result<StagedVersion, StoreError> {
+        self.cache.make_room(0, SystemTime::now());
+        self.cache.stage()
     }
 
     fn begin_staged<'a>(
@@ -268,20 +368,29 @@ impl VersionStore for ObjectVersions {
         Ok(Box::new(ObjectDraft { store: self, name: name.to_owned(), versions, staging }))
     }
 
+    /// Also completes removals of this name that were interrupted.
     fn remove(&self, name: &str, version: u64) -> Result<bool, StoreError> {
-        // A removal that was interrupted has written the tombstone, and is completed.
-        let Some(index) = self.read_index(name, version)? else { return Ok(false) };
-        let tombstone = self.tombstone_name(name, version);
-        let put = self.runtime.block_on(self.objects.create(&tombstone, Bytes::new().into()))?;
-        self.runtime.block_on(self.objects.delete_folder(&index.parts))?;
-        self.runtime.block_on(self.objects.delete(&self.index_name(name, version)))?;
-        let _ = disk::remove_tree(&self.cache.join(name).join(version.to_string()));
+        let numbers = self.numbers(Some(name))?;
+        for ((_, version), _) in numbers.removed.iter().filter(|(_, is_complete)| !**is_complete) {
+            self.complete_removal(name, *version)?;
+        }
+        if !numbers.existing.contains_key(&(name.to_owned(), version)) {
+            return Ok(false);
+        }
+        let Some(index) = self.index(name, version)? else { return Ok(false) };
+        let (tombstone, parts) = (self.tombstone_name(name, version), Bytes::from(index.parts.clone()));
+        let put = self.objects.wait(|objects| async move { objects.create(&tombstone, parts.into()).await })?;
+        self.complete_removal(name, version)?;
+        self.cache.remove(&self.cache.directory(index.id()));
+        if numbers.existing.len() == 1 {
+            self.remove_projects(name)?;
+        }
         Ok(put == PutOutcome::Created)
     }
 
-    fn remove_rest(&self, _: &str) -> Result<(), StoreError> {
-        // Only tombstones are left.
-        Ok(())
+    fn remove_rest(&self, name: &str) -> Result<(), StoreError> {
+        // Only tombstones are left besides.
+        if self.versions(name)?.is_empty() { self.remove_projects(name) } else { Ok(()) }
     }
 }
 
@@ -320,22 +429,16 @@ impl VersionDraft for ObjectDraft<'_> {
         Ok(path)
     }
 
+    /// The files stay in the cache, because they are usually read next.
     fn commit(self: Box<Self>) -> Result<u64, StoreError> {
         let staged = match &self.staging {
             DraftStaging::Own(staged) => staged,
             DraftStaging::Caller(staged) => staged,
             DraftStaging::None => unreachable!("`directory` is called before `commit`"),
         };
-        self.store.commit_directory(&self.name, &staged.path)
-    }
-}
-
-impl StagedVersion {
-    /// Creates a directory in `directory`, which must exist.
-    fn create_below(directory: &Path) -> Result<StagedVersion, StoreError> {
-        let path = directory.join(format!(".staged-{}", durable::unique_suffix()));
-        disk::make_directory(&path).map_err(StoreError::io(&path))?;
-        // Nothing else is removed with it: other threads use the parent directory.
-        Ok(StagedVersion { lock: None, directory: path.clone(), path })
+        let committed = self.store.commit_directory(&self.name, &staged.path, None)?;
+        let (version, index) = committed.expect("the next number is not taken");
+        let _ = self.store.cache.install(staged, index.id());
+        Ok(version)
     }
 }

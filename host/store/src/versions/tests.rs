@@ -9,10 +9,10 @@ use super::directories::VersionDirectories;
 use super::objects::ObjectVersions;
 use super::*;
 use crate::durable;
-use crate::objects::ObjectStorage;
+use crate::objects::{BlockingObjects, ObjectStorage};
 
 /// Creates a version of one file.
-pub(super) fn publish_file(versions: &dyn VersionStore, name: &str) -> Result<PlacedVersion, StoreError> {
+pub(crate) fn publish_file(versions: &dyn VersionStore, name: &str) -> Result<PlacedVersion, StoreError> {
     let fill = |directory: &Path| write(directory, "file", b"x");
     publish(versions, name, versions.begin(name)?, |_| Ok(None), fill)
 }
@@ -47,8 +47,8 @@ impl TestVersions {
     }
 
     fn in_objects(&self, objects: ObjectStorage) -> Arc<dyn VersionStore> {
-        let cache = self.directory.path().join("cache");
-        Arc::new(ObjectVersions::new(objects, "models", cache, self.runtime.handle().clone()))
+        let objects = BlockingObjects::new(objects, self.runtime.handle().clone());
+        Arc::new(ObjectVersions::new(objects, "models", self.directory.path().join("cache")))
     }
 
     fn memory_objects(&self) -> Arc<dyn VersionStore> {
@@ -78,16 +78,25 @@ fn versions_are_numbered_listed_and_read(versions: &dyn VersionStore) {
         (vec!["a".into(), "m".into()], vec![1, 2])
     );
     for number in [1, 2] {
-        for fetch in [VersionFetch::Manifest, VersionFetch::All, VersionFetch::Manifest] {
-            let directory = versions.local_directory("m", number, fetch).unwrap();
-            assert_eq!(std::fs::read_to_string(directory.join("manifest.json")).unwrap(), number.to_string());
-            if fetch == VersionFetch::All {
-                assert_eq!(files(&directory), ["empty", "manifest.json"]);
-                assert_eq!(std::fs::read(directory.join("empty")).unwrap(), b"");
-            }
-        }
+        let manifest = |source: ManifestSource| match source {
+            ManifestSource::Directory(directory) => std::fs::read_to_string(directory.join("manifest.json")).unwrap(),
+            ManifestSource::Text { text, .. } => text.to_string(),
+        };
+        assert_eq!(manifest(versions.manifest("m", number).unwrap()), number.to_string());
+        let directory = versions.local_directory("m", number).unwrap();
+        assert_eq!(std::fs::read_to_string(directory.join("manifest.json")).unwrap(), number.to_string());
+        assert_eq!(files(&directory), ["empty", "manifest.json"]);
+        assert_eq!(std::fs::read(directory.join("empty")).unwrap(), b"");
+        assert_eq!(manifest(versions.manifest("m", number).unwrap()), number.to_string());
     }
-    assert!(!versions.local_directory("m", 3, VersionFetch::All).unwrap().exists());
+    assert!(!versions.local_directory("m", 3).unwrap().exists());
+    let listed = |name| -> Vec<String> {
+        let listed = versions.list(name).unwrap();
+        listed.iter().map(|it| format!("{}/{} {}", it.name, it.version, it.manifest.is_ok())).collect()
+    };
+    assert_eq!(listed(None), ["a/1 true", "m/1 true", "m/2 true"]);
+    assert_eq!(listed(Some("m")), ["m/1 true", "m/2 true"]);
+    assert_eq!(listed(Some("other")), Vec::<String>::new());
 }
 
 fn an_existing_version_is_found_and_not_created_again(versions: &dyn VersionStore) {
@@ -108,7 +117,7 @@ fn a_failed_publication_leaves_nothing(versions: &dyn VersionStore) {
     assert!(matches!(failed, Err(StoreError::NotFound { .. })));
     assert!(versions.names().unwrap().is_empty() && versions.versions("m").unwrap().is_empty());
     assert_eq!(publish_file(versions, "m").unwrap().version, 1);
-    let directory = versions.local_directory("m", 1, VersionFetch::All).unwrap();
+    let directory = versions.local_directory("m", 1).unwrap();
     assert_eq!(files(&directory), ["file"]);
 }
 
@@ -126,7 +135,7 @@ fn a_staged_directory_becomes_a_version_or_vanishes(versions: &dyn VersionStore)
     };
     let draft = versions.begin_staged("m", &staged).unwrap();
     let placed = publish(versions, "m", draft, |_| Ok::<_, StoreError>(None), fill).unwrap();
-    let directory = versions.local_directory("m", placed.version, VersionFetch::All).unwrap();
+    let directory = versions.local_directory("m", placed.version).unwrap();
     drop(staged);
     assert_eq!((files(&directory), placed.version), (vec!["column".to_owned(), "manifest.json".to_owned()], 1));
     assert_eq!(std::fs::read(directory.join("column")).unwrap(), b"1234");
@@ -136,11 +145,11 @@ fn numbers_of_removed_versions_are_not_used_again(versions: &dyn VersionStore) {
     for number in [1, 2, 3] {
         assert_eq!(publish_file(versions, "m").unwrap().version, number);
     }
-    let open = std::fs::File::open(versions.local_directory("m", 3, VersionFetch::All).unwrap().join("file")).unwrap();
+    let open = std::fs::File::open(versions.local_directory("m", 3).unwrap().join("file")).unwrap();
     assert!(versions.remove("m", 3).unwrap() && !versions.remove("m", 3).unwrap());
     assert!(!versions.remove("m", 9).unwrap() && !versions.remove("other", 1).unwrap());
     assert_eq!(std::io::read_to_string(open).unwrap(), "x", "an open file stays readable");
-    assert!(!versions.local_directory("m", 3, VersionFetch::All).unwrap().exists());
+    assert!(!versions.local_directory("m", 3).unwrap().exists());
     assert_eq!(versions.versions("m").unwrap(), [1, 2]);
     assert_eq!(publish_file(versions, "m").unwrap().version, 4);
     for number in [1, 2, 4] {
@@ -200,15 +209,18 @@ fn a_version_is_fetched_and_verified_by_another_machine() {
     let there = other.in_objects(ObjectStorage::local(&root).unwrap());
     publish_file(&*here, "m").unwrap();
     publish_file(&*here, "m").unwrap();
-    assert_eq!(files(&there.local_directory("m", 1, VersionFetch::All).unwrap()), ["file"]);
+    assert_eq!(files(&there.local_directory("m", 1).unwrap()), ["file"]);
     assert!(here.remove("m", 1).unwrap());
-    assert!(!there.local_directory("m", 1, VersionFetch::All).unwrap().exists(), "it was removed elsewhere");
-    let parts = root.join("models/m/parts");
+    assert!(!there.local_directory("m", 1).unwrap().exists(), "it was removed elsewhere");
+    let parts = root.join("models-parts/m");
+    assert_eq!(files(&parts).len(), 1, "the parts of the removed version are removed");
     let part = parts.join(files(&parts).first().unwrap()).join("0");
     std::fs::write(&part, "y").unwrap();
-    let error = there.local_directory("m", 2, VersionFetch::All).unwrap_err();
+    let error = there.local_directory("m", 2).unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-    assert!(!other.directory.path().join("cache/m/2").exists());
+    let cached = files(&other.directory.path().join("cache"));
+    assert!(cached.iter().all(|name| name.starts_with(".lock-") || name.len() == 32), "{cached:?}");
+    assert_eq!(cached.iter().filter(|name| name.len() == 32).count(), 1, "the one that was fetched: {cached:?}");
 }
 
 #[test]

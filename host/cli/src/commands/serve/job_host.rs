@@ -10,10 +10,9 @@ use saggar_fetch::FetchPolicy;
 use saggar_jobs::worker::WorkerLocations;
 use saggar_jobs::{JobService, LocalLauncher, SchedulerConfig};
 use saggar_metrics::MetricsRegistry;
-use saggar_store::records::HostOffer;
+use saggar_store::records::{HostOffer, LogRecords};
 use saggar_store::{ObjectStorage, StateDir};
 
-use super::object_storage;
 use super::shared_records::{self, ServerRecords};
 use crate::args::DatabaseArgs;
 use crate::exit::CliError;
@@ -21,14 +20,16 @@ use crate::exit::CliError;
 /// What a host of jobs is made of.
 #[derive(Debug)]
 pub(in crate::commands) struct JobHostParts<'a> {
-    /// The state directory, which is locked.
+    /// The state directory, which is locked, with the bucket.
     pub(in crate::commands) home: &'a StateDir,
     /// The directory of model versions.
     pub(in crate::commands) models_dir: &'a Path,
     /// The database, and the host's name.
     pub(in crate::commands) database: &'a DatabaseArgs,
-    /// The address of the store of objects; `None` for files of the state directory.
-    pub(in crate::commands) objects: Option<&'a str>,
+    /// The store of objects.
+    pub(in crate::commands) objects: &'a ObjectStorage,
+    /// Its address; `None` for files of the state directory.
+    pub(in crate::commands) objects_address: Option<&'a str>,
     /// The open records.
     pub(in crate::commands) records: ServerRecords,
     /// The pools, queues and limits.
@@ -45,40 +46,31 @@ pub(in crate::commands) struct JobHostParts<'a> {
     pub(in crate::commands) metrics: Arc<MetricsRegistry>,
 }
 
-/// The jobs of a host, and the store of their objects.
-#[derive(Debug)]
-pub(in crate::commands) struct JobHost {
-    pub(in crate::commands) jobs: JobService,
-    pub(in crate::commands) objects: ObjectStorage,
-}
-
 impl JobHostParts<'_> {
     /// Assembles the jobs. `program` runs their attempts. No job runs before `JobService::run`.
     ///
     /// # Errors
-    /// Fails if the address of the store of objects or the host's name is not valid, or a file of the state directory cannot
-    /// be read or written.
-    pub(in crate::commands) fn assemble(self, program: &Path) -> Result<JobHost, CliError> {
+    /// Fails if the host's name is not valid, or a file of the state directory cannot be read or written.
+    pub(in crate::commands) fn assemble(self, program: &Path) -> Result<JobService, CliError> {
         let JobHostParts { home, models_dir, storage_quota, .. } = self;
-        let ServerRecords { records, keys } = self.records;
-        let objects = object_storage::open(self.objects, home)?;
-        let server = shared_records::identify_server(self.database, home, models_dir, &objects)?;
+        let ServerRecords { records, keys, secrets: _ } = self.records;
+        let server = shared_records::identify_server(self.database, home, models_dir, self.objects)?;
         let locations = WorkerLocations {
             home: home.root().to_owned(),
             models: models_dir.to_owned(),
             storage_quota,
-            objects: self.objects.map(str::to_owned),
+            objects: self.objects_address.map(str::to_owned),
         };
         let launcher = Arc::new(LocalLauncher { program: program.to_owned(), locations });
         let config = self.scheduler_config;
-        let jobs = JobService::new(records, self.clock, self.metrics, launcher, home.job_files(), config)
+        let job_files = home.server_job_files(Arc::clone(&records) as Arc<dyn LogRecords>);
+        Ok(JobService::new(records, self.clock, self.metrics, launcher, job_files, config)
             .with_server(server)
             .with_host_offer(self.offer)
             .with_keys(keys)
             .with_storage_quota(storage_quota, home.clone(), models_dir.to_owned())
             .with_fetch_policy(self.fetch)
-            .with_worker_silence(self.worker_silence);
-        Ok(JobHost { jobs, objects })
+            .with_worker_silence(self.worker_silence))
     }
 }
 

@@ -3,20 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use saggar_jobs::launcher::SECRETS_KEY_VARIABLE;
 use saggar_store::records::{self, DocumentRecords, JobRecords, ServerIdentity};
 use saggar_store::server_identity::{is_server_name, server_identity};
-use saggar_store::{KeyFile, ObjectStorage, StateDir};
+use saggar_store::{KeyFile, ObjectStorage, SealingKey, SecretStore, StateDir};
 
 use super::unexpected_error;
 use crate::args::{DatabaseArgs, DatabaseUrl};
 use crate::database::open_database;
 use crate::exit::CliError;
 
-/// The records of a server, and the keys, which the servers of a database have in common.
+/// The records of a server, and the keys and secrets, which the servers of a database have in common.
 #[derive(Debug)]
 pub(in crate::commands) struct ServerRecords {
     pub(super) records: Arc<dyn JobRecords>,
     pub(super) keys: KeyFile,
+    pub(super) secrets: SecretStore,
+}
+
+/// Makes the secrets those of all servers of the database, if a key is set to seal them.
+fn share_secrets(secrets: SecretStore, records: &Arc<dyn JobRecords>) -> Result<SecretStore, CliError> {
+    let Some(key) = std::env::var(SECRETS_KEY_VARIABLE).ok().filter(|key| !key.is_empty()) else {
+        secrets.stop_sharing().map_err(unexpected_error)?;
+        return Ok(secrets);
+    };
+    let key = SealingKey::parse(&key).ok_or_else(|| {
+        let message = format!("{SECRETS_KEY_VARIABLE}: expected 64 hexadecimal digits");
+        CliError::invalid(message).with_hint("`openssl rand -hex 32` makes a key; all servers need the same one")
+    })?;
+    secrets.share(Arc::clone(records) as Arc<dyn DocumentRecords>, key).map_err(unexpected_error)
 }
 
 impl ServerRecords {
@@ -28,11 +43,18 @@ impl ServerRecords {
         let keys = home.keys();
         let Some(database) = args.database.as_ref().filter(|url| !url.is_empty()) else {
             keys.stop_sharing().map_err(unexpected_error)?;
-            return Ok(ServerRecords { records: records::open(home.database()).map_err(unexpected_error)?, keys });
+            let secrets = home.secrets();
+            secrets.stop_sharing().map_err(unexpected_error)?;
+            return Ok(ServerRecords {
+                records: records::open(home.database()).map_err(unexpected_error)?,
+                keys,
+                secrets,
+            });
         };
         let records = open_database(database)?;
         let keys = keys.share(Arc::clone(&records) as Arc<dyn DocumentRecords>).map_err(unexpected_error)?;
-        Ok(ServerRecords { records, keys })
+        let secrets = share_secrets(home.secrets(), &records)?;
+        Ok(ServerRecords { records, keys, secrets })
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::host_settings;
 use crate::args::WorkerHostArgs;
-use crate::commands::serve::job_host::{JobHost, JobHostParts};
+use crate::commands::serve::job_host::JobHostParts;
 use crate::commands::serve::object_storage;
 use crate::commands::serve::shared_records::ServerRecords;
 use crate::commands::serve::shutdown::{ShutdownProgress, ShutdownWatch, THREADS_TIME_MAX};
@@ -72,6 +72,7 @@ impl WorkerHost {
                 .with_hint("`--home DIR` names another state directory"),
             error => unexpected_error(error),
         })?;
+        let (home, objects) = object_storage::open(objects_address, home)?;
         let models_dir = home.models();
         std::fs::create_dir_all(&models_dir).map_err(unexpected_error)?;
         let models_dir = models_dir.canonicalize().map_err(unexpected_error)?;
@@ -83,7 +84,8 @@ impl WorkerHost {
             home: &home,
             models_dir: &models_dir,
             database: &args.database,
-            objects: objects_address,
+            objects: &objects,
+            objects_address,
             records: ServerRecords::open(&args.database, &home)?,
             scheduler_config: host_settings::scheduler_config(settings, &args.offer)?,
             storage_quota: settings.and_then(|settings| settings.storage_quota),
@@ -93,8 +95,7 @@ impl WorkerHost {
             clock: Arc::clone(&clock),
             metrics: Arc::new(MetricsRegistry::new()),
         };
-        let JobHost { jobs, objects } = parts.assemble(&program)?;
-        let jobs = jobs.with_stop_grace(STOP_GRACE);
+        let jobs = parts.assemble(&program)?.with_stop_grace(STOP_GRACE);
         let audit = AuditLog::new(home.audit_log(), Arc::clone(&clock));
         jobs.set_effect_log(Box::new(move |effect| audit.record_effect(effect)));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(unexpected_error)?;

@@ -33,8 +33,8 @@ fn labelled(pairs: &[(&str, &str)]) -> SchedulingRequest {
 
 /// Returns the code and the sentence of a job's wait on a host, or two empty texts if it starts.
 fn wait_on(layout: &SchedulerConfig, job: &QueuedJob, host: &HostOffer, hosts: &[HostRecord]) -> (String, String) {
-    let input = input(layout, std::slice::from_ref(job), &[]);
-    match place_jobs(&PlacementInput { host, hosts, ..input }).remove(0) {
+    let state = state_of(std::slice::from_ref(job), &[]);
+    match place_jobs(&PlacementInput { host, hosts, ..input(layout, &state) }).remove(0) {
         PlacementDecision::Start { .. } => (String::new(), String::new()),
         PlacementDecision::Wait { reason, .. } => (reason.code, reason.sentence),
     }
@@ -98,7 +98,8 @@ fn a_pool_with_labels_exists_only_on_hosts_that_have_them() {
     let job = waiting("a", demand_on("gpu", "cpu"));
     let place = |spill, host: &HostOffer| {
         let layout = layout(spill);
-        place_jobs(&PlacementInput { host, ..input(&layout, std::slice::from_ref(&job), &[]) }).remove(0)
+        let state = state_of(std::slice::from_ref(&job), &[]);
+        place_jobs(&PlacementInput { host, ..input(&layout, &state) }).remove(0)
     };
     assert_eq!(place(true, &offer(&[("gpu", "a100")], &["cpu"])), start_on("large", "cpu"));
     // Without spill, the first pool that this host has counts.
@@ -163,8 +164,8 @@ fn one_host_makes_room_for_a_waiting_job() {
     let runs = [running("low", ANY_POOL, demand(10, true))];
     let at = |room: Option<RoomClaim>, now_ms, runs: &[ActiveJob]| {
         let job = QueuedJob { room, ..waiting("high", demand(90, false)) };
-        let input = input(&layout, std::slice::from_ref(&job), runs);
-        place_jobs(&PlacementInput { now_ms, ..input }).remove(0)
+        let state = state_of(std::slice::from_ref(&job), runs);
+        place_jobs(&PlacementInput { now_ms, ..input(&layout, &state) }).remove(0)
     };
     let room = |server: &str| Some(RoomClaim { server_id: server.to_owned(), until_ms: 50_000 });
     assert_eq!(wait_details(&at(None, 10_000, &runs)).2, ["low"]);

@@ -109,7 +109,7 @@ async fn select_jobs(app: &AppState, sight: &ProjectScope, sweep: &JobGcRequest)
 async fn removable_bytes(app: &AppState, job: &JobRecord) -> Result<u64, ApiError> {
     let checkpoints = app.checkpoints().stored_bytes(&job.id).await?;
     let id = job.id.clone();
-    let files = app.run_blocking(move |parts| parts.home.job_bytes(&id)).await?;
+    let files = app.run_blocking(move |parts| parts.home.job_files().job_bytes(&id)).await?;
     Ok(checkpoints + files)
 }
 

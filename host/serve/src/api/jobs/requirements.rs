@@ -96,7 +96,7 @@ pub(super) async fn check_secrets(app: &AppState, sight: &ProjectScope, spec: &J
         return Ok(());
     }
     let rights = sight.rights().clone();
-    let usable = app.run_blocking(move |parts| parts.home.secrets().names(&rights)).await?;
+    let usable = app.run_blocking(move |parts| parts.secrets.names(&rights)).await?;
     let Some(name) = spec.secrets.iter().find(|name| !usable.contains_key(*name)) else { return Ok(()) };
     let name: String = name.chars().take(QUOTED_CHARS_MAX).collect();
     let known = match usable.keys().map(String::as_str).collect::<Vec<_>>() {

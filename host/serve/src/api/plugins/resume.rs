@@ -9,7 +9,6 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use saggar_rest::jobs::JobSpecSummary;
 use saggar_rest::plugins::{ResumeTestDocument, ResumeTestRequest};
-use saggar_store::ModelRegistry;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::models;
@@ -151,7 +150,7 @@ impl FinishedTraining {
         // nothing depends on them.
         let made: BTreeMap<String, u64> = published.into_iter().map(|it| (it.model, it.version)).collect();
         let read = move |parts: &crate::AppParts| {
-            let models = ModelRegistry::new(&parts.models_dir);
+            let models = parts.model_registry();
             let weights = |(model, version): (String, u64)| {
                 let files = models::verify(&models.version_dir(&model, version)?)?;
                 Ok::<_, ApiError>((model, files.manifest.weights))

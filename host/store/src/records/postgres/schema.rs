@@ -7,10 +7,12 @@ use crate::error::RecordError;
 use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 4] = [
+pub(super) const SCHEMAS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("leases.sql"),
     include_str!("documents.sql"),
+    include_str!("groups.sql"),
+    include_str!("log_chunks.sql"),
     include_str!("workers.sql"),
 ];
 

@@ -249,7 +249,7 @@ fn a_write_of_a_lease_whose_answer_is_lost_happens_once() {
     let claim = || {
         cutter.cut_next_commit();
         let identity = ServerIdentity { name: "a".to_owned(), ..ServerIdentity::default() };
-        records.claim_placed(&identity, false, &leases::place_all, 2).unwrap().remove(0).claim.lease
+        records.claim_placed(&leases::query(&identity, 2), &leases::place_all).unwrap().remove(0).claim.lease
     };
     let first = claim();
     assert_eq!((cutter.cuts(), first.attempt, direct.attempts(&id).unwrap().len()), (1, 1, 1));

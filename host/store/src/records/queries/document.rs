@@ -1,5 +1,7 @@
 //! Transactions on documents.
 
+use std::collections::BTreeMap;
+
 use crate::error::RecordError;
 use crate::limits::DOCUMENT_BYTES_MAX;
 use crate::records::session::{RecordsEngine, SqlSession, TransactionResult, params};
@@ -8,6 +10,13 @@ use crate::records::{DocumentRecords, RecordedDocument, field_rules};
 impl<E: RecordsEngine> DocumentRecords for E {
     fn document(&self, name: &str, after: u64) -> Result<Option<RecordedDocument>, RecordError> {
         self.read(|tx| get(tx, name, after))
+    }
+
+    fn document_revisions(&self, prefix: &str) -> Result<BTreeMap<String, u64>, RecordError> {
+        let sql = "SELECT name, revision FROM documents WHERE substr(name, 1, ?2) = ?1";
+        let length = prefix.chars().count() as i64;
+        self.read(|tx| tx.query_all(sql, params![prefix, length], |row| Ok((row.get(0)?, row.get(1)?))))
+            .map(BTreeMap::from_iter)
     }
 
     fn replace_document(&self, name: &str, revision: u64, text: &str) -> Result<bool, RecordError> {

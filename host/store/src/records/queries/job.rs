@@ -3,15 +3,15 @@
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS};
-use super::{clamp_limit, comma_list, event, usage_totals};
+use super::{clamp_limit, comma_list, event, queue, usage_totals};
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
 use crate::records::lease::LEASE_MS;
 use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
 use crate::records::{
-    ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, QueuedJob,
-    ServerIdentity, StateReason, field_rules, id,
+    AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, ServerIdentity,
+    StateReason, field_rules, id,
 };
 
 /// Returns `Invalid` if the job's fields are not valid.
@@ -38,11 +38,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     {
         return Ok(job);
     }
-    let queued: u64 =
-        tx.query_one("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", params![], row::count_from_row)?;
-    if queued >= JOBS_QUEUED_MAX {
-        return Err(RecordError::QueueFull { queued, max: JOBS_QUEUED_MAX }.into());
-    }
+    queue::check_length(tx, JOBS_QUEUED_MAX)?;
     let number: i64 = tx.query_one(
         "INSERT INTO projects (name, last_number) VALUES (?1, 1) \
          ON CONFLICT (name) DO UPDATE SET last_number = projects.last_number + 1 RETURNING last_number",
@@ -53,8 +49,8 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
          steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, pause, \
-         storage, labels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21)",
+         storage, scheduling_group, labels) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -76,6 +72,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
             row::rights_text(&new.rights),
             row::pause_text(new.pause.as_ref()),
             new.storage,
+            queue::scheduling_group(new),
             row::labels_text(&new.demand.labels),
         ],
     )?;
@@ -129,15 +126,6 @@ pub(super) fn list_active(tx: &dyn SqlSession) -> TransactionResult<Vec<JobRecor
     tx.query_all(&sql, params![], row::job_from_row)
 }
 
-/// Returns queued jobs that are not paused, in the order in which they start.
-pub(super) fn queued_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<QueuedJob>> {
-    let sql = format!(
-        "SELECT {} FROM jobs WHERE state = 'QUEUED' AND NOT paused ORDER BY priority DESC, preemptible, cursor",
-        row::WAITING_COLUMNS
-    );
-    tx.query_all(&sql, params![], row::queued_job_from_row)
-}
-
 /// Returns the specifications of unfinished jobs that contain `text`, oldest first.
 pub(super) fn unfinished_specs_with(tx: &dyn SqlSession, text: &str) -> TransactionResult<Vec<String>> {
     tx.query_all(
@@ -146,16 +134,6 @@ pub(super) fn unfinished_specs_with(tx: &dyn SqlSession, text: &str) -> Transact
         params![text],
         |row| row.get(0),
     )
-}
-
-/// Returns active jobs, oldest first.
-pub(super) fn active_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<ActiveJob>> {
-    let sql = format!(
-        "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
-         WHERE jobs.state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor",
-        row::RUNNING_COLUMNS
-    );
-    tx.query_all(&sql, params![], row::active_job_from_row)
 }
 
 pub(super) fn claim(

@@ -2,7 +2,7 @@
 
 use saggar_clock::UnixMillis;
 
-use super::{event, host, job, row, usage_totals};
+use super::{event, host, job, queue, row};
 use crate::error::RecordError;
 use crate::limits::LEASES_REAPED_MAX;
 use crate::records::lease::{LEASE_MS, ROOM_CLAIM_MS};
@@ -11,7 +11,8 @@ use crate::records::session::{
 };
 use crate::records::{
     DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal, LostJobDecision,
-    PlaceJobs, PlacedClaim, PlacedPreemption, PlacementState, RoomClaim, ServerIdentity, StateReason,
+    PlaceJobs, PlacedClaim, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, RoomClaim, ServerIdentity,
+    StateReason,
 };
 
 impl<E: RecordsEngine> LeaseRecords for E {
@@ -19,14 +20,16 @@ impl<E: RecordsEngine> LeaseRecords for E {
         RecordsEngine::is_shared(self)
     }
 
-    fn claim_placed(
-        &self,
-        server: &ServerIdentity,
-        with_usage: bool,
-        place: PlaceJobs<'_>,
-        now_ms: UnixMillis,
-    ) -> Result<Vec<PlacedClaim>, RecordError> {
-        self.write(|tx| claim_placed(tx, server, with_usage, place, now_ms))
+    fn placement_state(&self, query: &PlacementQuery<'_>) -> Result<PlacementState, RecordError> {
+        self.read(|tx| queue::placement_state(tx, query))
+    }
+
+    fn claim_placed(&self, query: &PlacementQuery<'_>, place: PlaceJobs<'_>) -> Result<Vec<PlacedClaim>, RecordError> {
+        self.write(|tx| claim_placed(tx, query, place))
+    }
+
+    fn queue_counts(&self) -> Result<Vec<QueueCount>, RecordError> {
+        self.read(queue::counts)
     }
 
     fn renew_leases(&self, leases: &[JobLease]) -> Result<Vec<LeaseRenewal>, RecordError> {
@@ -65,20 +68,15 @@ impl<E: RecordsEngine> LeaseRecords for E {
 
 fn claim_placed(
     tx: &dyn SqlSession,
-    server: &ServerIdentity,
-    with_usage: bool,
+    query: &PlacementQuery<'_>,
     place: PlaceJobs<'_>,
-    now_ms: UnixMillis,
 ) -> TransactionResult<Vec<PlacedClaim>> {
     tx.lock(RecordLock::Claim)?;
+    let &PlacementQuery { server, now_ms, .. } = query;
     if !host::takes_jobs(tx, &server.id)? {
         return Ok(Vec::new());
     }
-    let state = PlacementState {
-        waiting: job::queued_jobs(tx)?,
-        running: job::active_jobs(tx)?,
-        spent: if with_usage { usage_totals::list(tx)? } else { Vec::new() },
-    };
+    let state = queue::placement_state(tx, query)?;
     let mut claimed = Vec::new();
     let placements = place(&state);
     for placed in placements.start {

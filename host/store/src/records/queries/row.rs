@@ -138,6 +138,9 @@ fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
     queue, priority, preemptible, device, slots_milli, labels, storage, orders";
 
+/// The number of [`WAITING_COLUMNS`].
+pub(super) const WAITING_COLUMN_COUNT: usize = 16;
+
 /// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJob> {
     Ok(QueuedJob {

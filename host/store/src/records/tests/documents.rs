@@ -15,6 +15,10 @@ pub(super) fn a_document_is_replaced_only_at_the_expected_revision(records: &dyn
     assert_eq!(records.document("keys", 1).unwrap().map(|document| document.revision), Some(2));
     assert_eq!(records.document("keys", 2).unwrap(), None, "there is no newer revision");
     assert_eq!(records.document("other", 0).unwrap(), None);
+    assert!(records.replace_document("models/a/x", 0, "1").unwrap());
+    assert!(records.replace_document("models_b", 0, "1").unwrap());
+    let found = records.document_revisions("models/").unwrap();
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), [("models/a/x".to_owned(), 1)]);
     for (name, text) in [("", "x"), ("a b", "x"), ("keys", "a\0b")] {
         let error = records.replace_document(name, 2, text).unwrap_err();
         assert!(matches!(error, RecordError::Invalid { field: "document", .. }), "{error}");

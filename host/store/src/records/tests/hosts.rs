@@ -1,7 +1,7 @@
 //! Tests of hosts: registration, renewal, loss, and drains.
 
 use super::lease_clock::{LeaseFixture, lease_suite};
-use super::leases::{place_all, server};
+use super::leases::{place_all, query, server};
 use super::*;
 use crate::records::{
     HostDrain, HostKind, HostOffer, HostReserve, HostState, JobOrders, JobPlacements, PlacedPreemption, PlacementState,
@@ -62,7 +62,7 @@ fn a_draining_host_claims_nothing_until_it_is_resumed(fixture: &LeaseFixture) {
     let drained = records.set_host_drain("a", HostDrain::Requeue).unwrap();
     assert_eq!((drained.len(), drained[0].state, drained[0].drain), (1, HostState::Draining, HostDrain::Requeue));
     assert_eq!(records.renew_host("a-id").unwrap(), Some(HostDrain::Requeue));
-    let claim = || records.claim_placed(&server("a"), false, &place_all, 10).unwrap().len();
+    let claim = || records.claim_placed(&query(&server("a"), 10), &place_all).unwrap().len();
     assert_eq!(claim(), 0);
     assert_eq!(records.set_host_drain("a", HostDrain::No).unwrap()[0].state, HostState::Ready);
     assert_eq!(claim(), 1);
@@ -76,7 +76,7 @@ fn a_draining_host_claims_nothing_until_it_is_resumed(fixture: &LeaseFixture) {
 fn a_preemption_is_ordered_and_its_server_recorded_with_the_waiting_job(fixture: &LeaseFixture) {
     let records = &*fixture.records;
     let victim = records.submit(&new_job("p"), 1).unwrap().id;
-    records.claim_placed(&server("a"), false, &place_all, 2).unwrap();
+    records.claim_placed(&query(&server("a"), 2), &place_all).unwrap();
     let waiting = records.submit(&new_job("p"), 3).unwrap().id;
     let preempt =
         |id: &str, code: &str| PlacedPreemption { id: id.to_owned(), waiting: waiting.clone(), reason: reason(code) };
@@ -85,13 +85,13 @@ fn a_preemption_is_ordered_and_its_server_recorded_with_the_waiting_job(fixture:
         // A job that has ended meanwhile is left out.
         preempt: vec![preempt("gone", "PREEMPTED"), preempt(&waiting, "PREEMPTED"), preempt(&victim, "PREEMPTED")],
     };
-    records.claim_placed(&server("a"), false, &place, 4).unwrap();
+    records.claim_placed(&query(&server("a"), 4), &place).unwrap();
     assert_eq!(records.active_jobs().unwrap().remove(0).orders.preempt, Some(reason("PREEMPTED")));
     let room = RoomClaim { server_id: "a-id".to_owned(), until_ms: 45_004 };
     assert_eq!(records.queued_jobs().unwrap().remove(0).room, Some(room));
     // The claim of a job ends that of its room.
     assert_eq!(
-        records.claim_placed(&server("b"), false, &place_all, 5).unwrap()[0].claim.job.orders,
+        records.claim_placed(&query(&server("b"), 5), &place_all).unwrap()[0].claim.job.orders,
         JobOrders::default()
     );
 }

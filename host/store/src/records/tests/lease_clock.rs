@@ -56,6 +56,12 @@ impl LeaseFixture {
         LeaseFixture { records, clock: LeaseTestClock::Manual(clock), _engine: Box::new(directory) }
     }
 
+    pub(super) fn sqlite_in_memory() -> LeaseFixture {
+        let clock = Arc::new(ManualClock::new(BEGIN_MS));
+        let records = Arc::new(SqliteRecords::open_in_memory().with_clock(Arc::<ManualClock>::clone(&clock)));
+        LeaseFixture { records, clock: LeaseTestClock::Manual(clock), _engine: Box::new(()) }
+    }
+
     /// Returns `None` if PostgreSQL is not installed and not required.
     pub(super) fn postgres() -> Option<LeaseFixture> {
         let server = TestServer::start()?;

@@ -1,12 +1,12 @@
-//! A simulation of servers that share records while they freeze, lose their connection or an answer, or are killed, and the
-//! database restarts. Each second of it is a step of the test's clock. A failure names the seed, with which
-//! `SAGGAR_SIMULATION_SEED` repeats it.
+//! A simulation of servers that share records while they freeze, lose their connection or an answer, are killed, or have
+//! their clocks set, and the database restarts. Each second of it is a step of the test's clock. A failure names the seed,
+//! with which `SAGGAR_SIMULATION_SEED` repeats it. `SAGGAR_SIMULATION_SEEDS` is the number of seeds of a long form.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lease_clock::LeaseFixture;
-use super::leases::{host_lost, server};
+use super::leases::{host_lost, query, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
@@ -54,6 +54,8 @@ struct SimulatedServer {
     gate: ReaperGate,
     frozen_until: u64,
     cut_until: u64,
+    /// How far its own clock is ahead of the database's.
+    clock_ahead_ms: i64,
     next_renewal: u64,
     /// The last second in which it could not work as usual.
     trouble: u64,
@@ -95,6 +97,7 @@ impl LeaseSimulation<'_> {
             gate: ReaperGate::new(Duration::ZERO),
             frozen_until: 0,
             cut_until: 0,
+            clock_ahead_ms: 0,
             next_renewal: 0,
             trouble: 0,
             held: Vec::new(),
@@ -107,6 +110,11 @@ impl LeaseSimulation<'_> {
 
     fn now_ms(&self) -> u64 {
         self.second * 1000
+    }
+
+    /// Returns the time by a server's own clock.
+    fn own_now_ms(&self, at: usize) -> u64 {
+        self.now_ms().saturating_add_signed(self.servers[at].clock_ahead_ms)
     }
 
     fn step(&mut self) {
@@ -135,9 +143,11 @@ impl LeaseSimulation<'_> {
     fn cause_trouble(&mut self, at: usize) {
         if self.has_faults && self.rng.one_in(50) {
             let until = self.second + 1 + self.rng.below(40);
-            match self.rng.below(3) {
+            match self.rng.below(4) {
                 0 => self.servers[at].frozen_until = until,
                 1 => self.servers[at].cut_until = until,
+                // Its clock is set, by a day at most.
+                2 => self.servers[at].clock_ahead_ms = self.rng.below(172_800_000).cast_signed() - 86_400_000,
                 // Killed: it does not know its jobs when it is back.
                 _ => {
                     let now = Duration::from_secs(until);
@@ -169,7 +179,7 @@ impl LeaseSimulation<'_> {
         let server = &mut self.servers[at];
         server.gate.record_answer(now, now);
         if server.gate.is_open(now) {
-            self.reap();
+            self.reap(at);
         }
     }
 
@@ -208,7 +218,7 @@ impl LeaseSimulation<'_> {
         for mut held in std::mem::take(&mut self.servers[at].held) {
             held.work_left = held.work_left.saturating_sub(1);
             let (owns, is_lost) = (self.owns(&held.lease), self.has_faults && self.rng.one_in(4));
-            let (lease, now_ms) = (held.lease.clone(), self.now_ms());
+            let (lease, now_ms) = (held.lease.clone(), self.own_now_ms(at));
             let records = &self.fixture.records;
             let (written, ends) = if held.work_left == 0 {
                 let done = records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), now_ms);
@@ -259,7 +269,7 @@ impl LeaseSimulation<'_> {
             JobPlacements { start, preempt: Vec::new() }
         };
         let records = &self.fixture.records;
-        let claimed = records.claim_placed(&self.servers[at].identity, false, &place, self.second * 1000).unwrap();
+        let claimed = records.claim_placed(&query(&self.servers[at].identity, self.own_now_ms(at)), &place).unwrap();
         let is_lost = self.has_faults && self.rng.one_in(10);
         for claim in claimed.into_iter().map(|placed| placed.claim) {
             let truth = self.jobs.get_mut(&claim.job.id).unwrap();
@@ -277,8 +287,8 @@ impl LeaseSimulation<'_> {
         }
     }
 
-    fn reap(&mut self) {
-        for job in self.fixture.records.reap_expired(&host_lost, self.second * 1000).unwrap() {
+    fn reap(&mut self, reaper: usize) {
+        for job in self.fixture.records.reap_expired(&host_lost, self.own_now_ms(reaper)).unwrap() {
             let (claim, owner) = self.jobs.get_mut(&job.id).unwrap().owner.take().expect("it was active");
             let server = &self.servers[owner];
             let is_held = server.held.iter().any(|held| held.lease.claim == claim);
@@ -315,6 +325,8 @@ impl LeaseSimulation<'_> {
 /// Runs simulations of these seeds, each on new records, or of the seed in the environment.
 fn simulate(seeds: std::ops::Range<u64>, seconds: u64, open: impl Fn() -> Option<LeaseFixture>) {
     let given = std::env::var("SAGGAR_SIMULATION_SEED").ok().map(|seed| seed.parse().expect("a seed is a number"));
+    let count = std::env::var("SAGGAR_SIMULATION_SEEDS").ok().map(|count| count.parse::<u64>().expect("a number"));
+    let seeds = count.map_or(seeds.clone(), |count| seeds.start..seeds.start + count);
     let seeds = given.map_or(seeds, |seed| seed..seed + 1);
     let mut total = SimulationCounts::default();
     for seed in seeds {
@@ -339,7 +351,7 @@ fn simulate(seeds: std::ops::Range<u64>, seconds: u64, open: impl Fn() -> Option
 
 #[test]
 fn servers_with_faults_run_each_job_to_success_once_on_sqlite() {
-    simulate(0..6, 300, || Some(LeaseFixture::sqlite()));
+    simulate(0..20, 300, || Some(LeaseFixture::sqlite_in_memory()));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
-    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementState,
-    ServerIdentity,
+    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementQuery,
+    PlacementState, RunningCount, ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
@@ -21,8 +21,13 @@ pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
     LostJobDecision::Requeue(reason("HOST_LOST"))
 }
 
+/// Returns the query of a placement on a server that needs everything.
+pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> PlacementQuery<'_> {
+    PlacementQuery { server, job: None, with_common_pools: false, with_other_servers: true, with_usage: true, now_ms }
+}
+
 fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {
-    records.claim_placed(server, false, &place_all, 10).unwrap().into_iter().map(|placed| placed.claim).collect()
+    records.claim_placed(&query(server, 10), &place_all).unwrap().into_iter().map(|placed| placed.claim).collect()
 }
 
 fn is_renewed(renewal: &LeaseRenewal) -> bool {
@@ -39,15 +44,20 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
         JobPlacements { start: place_all(state).start[..1].to_vec(), preempt: Vec::new() }
     };
     let (a, b) = (server("a"), server("b"));
-    let first = records.claim_placed(&a, false, &one, 10).unwrap().remove(0).claim;
+    let first =
+        records.claim_placed(&PlacementQuery { with_usage: false, ..query(&a, 10) }, &one).unwrap().remove(0).claim;
     assert_eq!((first.job.server.as_str(), first.job.server_id.as_str(), first.lease.epoch), ("a", "a-id", 1));
     let others = |state: &PlacementState| {
-        let running: Vec<_> = state.running.iter().map(|job| (job.name.as_str(), job.server_id.as_str())).collect();
-        assert_eq!(running, [("p-1", "a-id")]);
+        let (queue, project) = ("default".to_owned(), "p".to_owned());
+        assert_eq!(state.running_elsewhere, [RunningCount { queue, project, owner: None, jobs: 1 }]);
+        assert!(state.running.is_empty(), "its own jobs");
         let gone = PlacedJob { id: first.job.id.clone(), pool: "any".to_owned() };
         JobPlacements { start: [vec![gone], place_all(state).start].concat(), preempt: Vec::new() }
     };
-    let rest = records.claim_placed(&b, true, &others, 11).unwrap();
+    let rest = records.claim_placed(&query(&b, 11), &others).unwrap();
+    let own = records.placement_state(&PlacementQuery { with_other_servers: false, ..query(&b, 11) }).unwrap();
+    assert_eq!(own.running.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["p-2", "p-3"]);
+    assert!(own.running_elsewhere.is_empty() && own.waiting.is_empty());
     assert_eq!(rest.iter().map(|placed| placed.claim.job.name.as_str()).collect::<Vec<_>>(), ["p-2", "p-3"]);
     assert_ne!(rest[0].claim.lease.claim, rest[1].claim.lease.claim);
     assert!(claim_for(records, &a).is_empty());

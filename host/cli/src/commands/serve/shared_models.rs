@@ -1,0 +1,110 @@
+//! What a server has in common with others and follows at intervals: the models in a bucket, of which it has copies, the
+//! configuration and the desired state of each model, and secrets.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saggar_store::models::MirrorChanges;
+use saggar_store::records::{DocumentRecords, JobRecords};
+use saggar_store::{ModelRegistry, SecretStore, StateDir};
+use tokio::sync::watch;
+
+use crate::args::{DatabaseArgs, DatabaseUrl};
+
+/// Interval at which changes of other servers are looked for. Each time costs a listing of the bucket and two queries.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Returns the registry of the models.
+pub(super) fn open_registry(
+    args: &DatabaseArgs,
+    home: &StateDir,
+    models_dir: &Path,
+    records: &Arc<dyn JobRecords>,
+) -> ModelRegistry {
+    let registry = ModelRegistry::of_home(home, models_dir);
+    if home.bucket().is_none() || args.database.as_ref().is_none_or(DatabaseUrl::is_empty) {
+        return registry;
+    }
+    registry.with_shared_notes(Arc::clone(records) as Arc<dyn DocumentRecords>)
+}
+
+/// Makes the copies of this machine equal to the bucket, and the notes of models to the records, before models are loaded.
+/// What fails is logged, and tried again later.
+pub(super) async fn synchronize(registry: &ModelRegistry) {
+    let registry = registry.clone();
+    let synchronized = tokio::task::spawn_blocking(move || {
+        synchronize_versions(&registry);
+        synchronize_notes(&registry);
+    });
+    if let Err(error) = synchronized.await {
+        tracing::error!(%error, "synchronizing the models failed");
+    }
+}
+
+fn synchronize_versions(registry: &ModelRegistry) {
+    match registry.synchronize() {
+        Ok(changes) => log_changes(&changes),
+        Err(error) => tracing::warn!(%error, "the models are not synchronized with the bucket"),
+    }
+}
+
+fn log_changes(changes: &MirrorChanges) {
+    for (model, version) in &changes.fetched {
+        tracing::info!(model, version, "the version was fetched from the bucket");
+    }
+    for (model, version) in &changes.removed {
+        tracing::info!(model, version, "the version was removed from the bucket, and now here");
+    }
+    for (model, version) in &changes.published {
+        tracing::info!(model, version, "the version was copied here by hand, and is now in the bucket");
+    }
+    for path in &changes.set_aside {
+        let path = path.display();
+        tracing::warn!(%path, "the version was copied here by hand under a number that is taken; it was renamed");
+    }
+}
+
+fn synchronize_notes(registry: &ModelRegistry) {
+    if let Err(error) = registry.synchronize_notes() {
+        tracing::warn!(%error, "aliases and configurations that other servers have changed are not known");
+    }
+}
+
+/// Follows the others until the server stops. The watcher of the models directory sees what changes there. Nothing waits
+/// for another: a large version delays no alias.
+pub(super) fn keep_synchronized(registry: &ModelRegistry, secrets: &SecretStore, down: &watch::Receiver<bool>) {
+    if registry.is_mirrored() {
+        let versions = registry.clone();
+        repeat(down.clone(), move || synchronize_versions(&versions));
+    }
+    if registry.shares_notes() {
+        let notes = registry.clone();
+        repeat(down.clone(), move || synchronize_notes(&notes));
+    }
+    if secrets.is_shared() {
+        let secrets = secrets.clone();
+        repeat(down.clone(), move || {
+            if let Err(error) = secrets.refresh() {
+                tracing::warn!(%error, "secrets that other servers have changed are not known");
+            }
+        });
+    }
+}
+
+/// Does the work on a thread that can block, at intervals until the server stops.
+fn repeat(mut down: watch::Receiver<bool>, work: impl Fn() + Send + Sync + 'static) {
+    let work = Arc::new(work);
+    tokio::spawn(async move {
+        while !*down.borrow() {
+            let work = Arc::clone(&work);
+            if let Err(error) = tokio::task::spawn_blocking(move || work()).await {
+                tracing::error!(%error, "following other servers failed");
+            }
+            if let Ok(Err(_)) = tokio::time::timeout(INTERVAL, down.changed()).await {
+                // The server is gone.
+                return;
+            }
+        }
+    });
+}
