@@ -13,6 +13,7 @@ mod http;
 mod inference_clients;
 mod jobs;
 mod keys;
+pub mod kubernetes_api;
 mod logged_items;
 mod mounts;
 mod network;

@@ -22,11 +22,16 @@ impl WorkerProcess {
     /// If the process does not start.
     pub fn join(server: &ServerProcess, key: &str, home: &Path, shared: Option<&Path>, arguments: &[&str]) -> Self {
         link_shared_directories(home, shared);
-        let name = home.file_name().and_then(|name| name.to_str()).expect("a name");
-        let mut command = Command::new(binary());
-        command.args(["worker", "join", server.url(), "--key", key, "--name", name, "--device", "cpu", "--home"]);
-        command.arg(home).args(arguments);
-        WorkerProcess::spawn(command, home)
+        WorkerProcess::spawn(join_command(server, key, home, "cpu", arguments), home)
+    }
+
+    /// Lets a worker join whose jobs compute on this device by default.
+    ///
+    /// # Panics
+    /// If the process does not start.
+    pub fn join_on(server: &ServerProcess, key: &str, home: &Path, shared: &Path, device: &str) -> Self {
+        link_shared_directories(home, Some(shared));
+        WorkerProcess::spawn(join_command(server, key, home, device, &[]), home)
     }
 
     /// Starts a worker's command, with its log in `home`.
@@ -91,6 +96,14 @@ impl Drop for WorkerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn join_command(server: &ServerProcess, key: &str, home: &Path, device: &str, arguments: &[&str]) -> Command {
+    let name = home.file_name().and_then(|name| name.to_str()).expect("a name");
+    let mut command = Command::new(binary());
+    command.args(["worker", "join", server.url(), "--key", key, "--name", name, "--device", device, "--home"]);
+    command.arg(home).args(arguments);
+    command
 }
 
 /// Creates a state directory, and links the directories that hosts without a bucket share to those of another one.

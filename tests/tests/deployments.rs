@@ -15,7 +15,7 @@ const OPTION_SETS: [&[&str]; 5] = [
     &["--workers", "0"],
     &["--workers-max", "9", "--service-monitor", "--ingress", "saggar.example.com", "--gpu", "nvidia"],
     &["--workers", "0", "--workers-max", "9", "--keda", "http://prometheus:9090", "--gpu", "amd", "--gpu-count", "2"],
-    &["--job-pool", "--kueue-queue", "team-a", "--storage-claim", "files", "--supplemental-group", "44"],
+    &["--job-pool", "--kueue-queue", "team-a", "--supplemental-group", "44"],
 ];
 
 /// Runs a program and returns its standard output.

@@ -2,12 +2,12 @@
 //! a job of a worker that ends, is drained or is killed continues on another one.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say what they measured")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use saggar_tests::workers::{WorkerProcess, link_shared_directories};
-use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, worker_processes};
+use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, guest, lenet, worker_processes};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ impl JobCluster {
         let key = create_key(&home, &["boss", "--scope", "admin,jobs:write,jobs:read,predict,models:write"]);
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--name", "a", "--home"]).arg(&home);
-        command.args(arguments).env("SAGGAR_DATABASE_URL", database.url());
+        command.arg("--require-keys").args(arguments).env("SAGGAR_DATABASE_URL", database.url());
         let server = ServerProcess::from_command(command, &home).with_key(&key);
         Some(JobCluster { server, key, directory, database })
     }
@@ -131,11 +131,68 @@ fn a_joined_worker_is_listed_within_10_seconds_and_runs_jobs_of_the_server() {
     assert_eq!(cluster.server.wait_for_job(&job)["state"], "SUCCEEDED");
     cluster.server.wait_for_version("digits", 1);
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap();
-    assert!(audit.contains(r#""action":"worker.join","key":"w1""#), "{audit}");
+    assert!(audit.contains(r#""action":"worker.join","worker":"w1""#), "{audit}");
     let words = std::fs::read(format!("/proc/{}/cmdline", worker.pid())).unwrap();
     let words = String::from_utf8_lossy(&words);
     assert!(!words.contains(&cluster.key) && !words.contains("hunter2"), "{words}");
     assert!(!worker.log().contains("hunter2"), "{}", worker.log());
+}
+
+/// Writes a project whose file says nothing about machines.
+fn write_project(place: &Path) {
+    let text = format!(
+        "manifest = 1\n[project]\nname = \"steady\"\n[plugin.steady]\nsource = {:?}\n\
+         [task.train]\nplugin = \"steady\"\nargs = {{ steps = 200, model = \"steady\" }}\nseed = 7\n",
+        guest("steady")
+    );
+    std::fs::write(place.join("saggar.toml"), text).unwrap();
+}
+
+/// Runs the task of the project, and returns the job.
+fn run_task(server: &ServerProcess, project: &Path, device: Option<&str>) -> String {
+    let mut command = server.command(&["run", "--task", "train"]);
+    command.current_dir(project).envs(device.map(|device| ("SAGGAR_DEVICE", device)));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn device_of(server: &ServerProcess, job: &str) -> String {
+    let finished = server.wait_for_job(job);
+    assert_eq!(finished["state"], "SUCCEEDED", "{finished}");
+    finished["device"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_same_project_runs_on_one_machine_on_a_gpu_and_on_several_joined_workers() {
+    let Some(cluster) = JobCluster::start(&["--jobs", "0"]) else { return };
+    let (project, (_home, laptop)) = (tempfile::tempdir().unwrap(), ServerProcess::start_in_temp_dir());
+    write_project(project.path());
+    let job = run_task(&laptop, project.path(), None);
+    assert_eq!(device_of(&laptop, &job), "cpu");
+    let weights = laptop.weights_digest("steady");
+    if !laptop.has_vulkan() {
+        return;
+    }
+    let on_gpu = run_task(&laptop, project.path(), Some("vulkan:0"));
+    assert_eq!(device_of(&laptop, &on_gpu), "vulkan:0");
+    // Two workers compute on the processor, and one with a GPU is listed with it and computes on it.
+    let workers = [cluster.join("w1", &[]), cluster.join("w2", &[])];
+    let jobs: Vec<String> = (0..2).map(|_| run_task(&cluster.server, project.path(), None)).collect();
+    jobs.iter().for_each(|job| assert_eq!(device_of(&cluster.server, job), "cpu"));
+    assert_eq!(cluster.server.weights_digest("steady"), weights);
+    for worker in workers {
+        worker.signal("-TERM");
+        assert_eq!(worker.wait_for_exit(END_MAX).unwrap().code(), Some(0));
+    }
+    let began = Instant::now();
+    let gpu =
+        WorkerProcess::join_on(&cluster.server, &cluster.key, &cluster.home("gpu"), &cluster.home("a"), "vulkan:0");
+    let listed = cluster.wait_for_worker("gpu", |listed| listed["state"] == "READY");
+    assert!(began.elapsed() < JOIN_MAX, "{:?}", began.elapsed());
+    assert!(listed["devices"].as_array().unwrap().contains(&json!("vulkan:0")), "{listed} {}", gpu.log());
+    let job = run_task(&cluster.server, project.path(), None);
+    assert_eq!(device_of(&cluster.server, &job), "vulkan:0");
 }
 
 #[test]
@@ -143,8 +200,8 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
     let Some(cluster) = JobCluster::start(&["--jobs", "0"]) else { return };
     let join = |url: &str, key: &str| {
         let mut command = Command::new(binary());
-        command.args(["worker", "join", url, "--key", key, "--home"]).arg(cluster.home("w1"));
-        let output = command.output().unwrap();
+        command.args(["worker", "join", url, "--name", "w1", "--home"]).arg(cluster.home("w1"));
+        let output = command.env("SAGGAR_API_KEY", key).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let reader =
@@ -156,9 +213,12 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
     assert_eq!(refused.0, Some(4), "{}", refused.1);
     assert!(!refused.1.contains("hunter2"));
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap_or_default();
-    assert!(!audit.contains(r#""action":"worker.join","key":"w1""#), "{audit}");
+    assert!(!audit.contains(r#""action":"worker.join","worker":"w1""#), "{audit}");
     let (home, alone) = ServerProcess::start_in_temp_dir();
+    // Also from this machine, a key is needed: the answer contains passwords.
     let (code, said) = join(alone.url(), "");
+    assert_eq!(code, Some(4), "{said}");
+    let (code, said) = join(alone.url(), &create_key(home.path(), &["boss", "--scope", "admin"]));
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("saggar serve --database"), "{said}");
     // The only server of a state directory lists itself.
@@ -311,14 +371,14 @@ fn a_drained_worker_gives_its_jobs_back_and_ends() {
     assert_eq!(cluster.server.job(&waiting)["state"], "QUEUED");
     assert_eq!(second.wait_for_exit(Duration::from_secs(35)).unwrap().code(), Some(0));
     // A server stays, without taking jobs, until it is resumed.
-    let Some(refused) = Some(cluster.server.saggar(&["worker", "drain", "w1"])) else { return };
+    let refused = cluster.server.saggar(&["worker", "drain", "w1"]);
     assert_eq!(refused.status.code(), Some(3), "{}", String::from_utf8_lossy(&refused.stderr));
     cluster.server.saggar_ok(&["worker", "drain", "a"]);
     assert_eq!(cluster.listed("a").unwrap()["state"], "DRAINING");
     cluster.server.saggar_ok(&["worker", "drain", "a", "--resume"]);
     assert_eq!(cluster.listed("a").unwrap()["state"], "READY");
     let audit = std::fs::read_to_string(cluster.home("a").join("audit.log")).unwrap();
-    for action in ["worker.drain\",\"key\":\"w2\",\"detail\":\"finish", "worker.resume\",\"key\":\"a"] {
+    for action in ["worker.drain\",\"worker\":\"w2\",\"detail\":\"finish", "worker.resume\",\"worker\":\"a"] {
         assert!(audit.contains(action), "{action}: {audit}");
     }
 }

@@ -29,7 +29,7 @@ pub trait WorkerEngine: Send + Sync + Debug {
     /// `Unavailable`, `Refused`.
     fn state(&self, engine_job: &str) -> Result<EngineJobState, EngineError>;
 
-    /// Removes the engine job with this name, and asks its worker to end if it runs. Does nothing if there is none.
+    /// Removes the engine job with this name, and asks its worker to end if it runs. Does nothing if it does not exist.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.

@@ -5,13 +5,13 @@
 //! one server's submission is the others' "exists already". What a server remembers only spares requests; after a restart it
 //! finds the engine jobs by their names. An engine job that is left over ends by itself, because its worker finds no job.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use saggar_store::records::{JobRecords, StateReason};
+use saggar_store::records::{JobRecords, QueuedJob};
 
+use crate::JobService;
 use crate::engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 use crate::error::JobError;
 use crate::placement::PlacementDecision;
@@ -21,8 +21,6 @@ use crate::shared::SharedState;
 #[cfg(test)]
 mod tests;
 
-/// The code of a wait for a worker that an engine starts.
-const WAITING_FOR_ENGINE: &str = "WAITING_FOR_ENGINE";
 /// Time between two looks at the queue.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 /// Time between two questions about the state of an engine job.
@@ -31,21 +29,12 @@ const STATE_INTERVAL: Duration = Duration::from_secs(10);
 /// without claiming its attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The engines by pool, and what they say about waiting jobs.
-#[derive(Default)]
-pub(crate) struct EnginePools {
-    engines: Mutex<BTreeMap<String, Arc<dyn WorkerEngine>>>,
-    reasons: Mutex<HashMap<String, String>>,
-}
-
-impl EnginePools {
-    pub(crate) fn add(&self, pool: &str, engine: Arc<dyn WorkerEngine>) {
-        self.engines.lock().insert(pool.to_owned(), engine);
-    }
-
-    /// Returns why a job waits whose worker an engine is to start.
-    pub(crate) fn reason(&self, job: &str) -> Option<StateReason> {
-        self.reasons.lock().get(job).map(|reason| StateReason::new(WAITING_FOR_ENGINE, reason.clone()))
+impl JobService {
+    /// Lets an engine start the workers of a pool, which the scheduler's configuration names as an engine's.
+    #[must_use]
+    pub fn with_engine(self, pool: &str, engine: Arc<dyn WorkerEngine>) -> JobService {
+        self.shared.engines.add(pool, engine);
+        self
     }
 }
 
@@ -83,7 +72,7 @@ pub(crate) async fn follow_engine_jobs(shared: Arc<SharedState>) {
                 });
                 let Ok(followed) = followed.await else { return };
                 tracked = followed;
-                *shared.engines.reasons.lock() = tracked.reasons();
+                shared.engines.set_reasons(tracked.reasons());
             }
             Err(error) => tracing::warn!(%error, "the jobs of engines cannot be looked for; trying again"),
         }
@@ -95,7 +84,7 @@ pub(crate) async fn follow_engine_jobs(shared: Arc<SharedState>) {
 async fn wanted_jobs(shared: &Arc<SharedState>) -> Result<(Vec<WantedJob>, HashSet<String>), JobError> {
     // An engine gets as many jobs as its pool has slots for, which are not claimed until it starts their workers.
     let look = QueueSnapshot::read_whole(shared).await?;
-    let engines = shared.engines.engines.lock().clone();
+    let engines = shared.engines.engines();
     let running = look.state.running.iter().map(|job| job.id.clone()).collect();
     let decisions = look.decisions();
     let placed = look.state.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| match decision {
@@ -104,7 +93,7 @@ async fn wanted_jobs(shared: &Arc<SharedState>) -> Result<(Vec<WantedJob>, HashS
     });
     let placed: Vec<_> = placed.collect();
     let read = move |records: &dyn JobRecords| {
-        let want = |(job, engine): (saggar_store::records::QueuedJob, Arc<dyn WorkerEngine>)| {
+        let want = |(job, engine): (QueuedJob, Arc<dyn WorkerEngine>)| {
             let attempt = records.get(&job.id)?.attempts + 1;
             let request = EngineRequest { job: job.name, attempt, project: job.project };
             Ok(WantedJob { id: job.id, engine, request })

@@ -11,6 +11,7 @@ pub mod credentials;
 mod effects;
 pub mod engine;
 mod engine_jobs;
+mod engine_pools;
 pub mod error;
 mod gateway;
 mod gauges;
@@ -68,7 +69,6 @@ use tokio::sync::watch;
 pub use commands::{JobSubmission, restart_spec};
 pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
-pub use engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 pub use error::{JobError, SchedulerConfigError, SpecError};
 pub use hosts::HostWithJobs;
 pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, WorkerSignal};
@@ -202,13 +202,6 @@ impl JobService {
     #[must_use]
     pub fn with_fetch_policy(self, policy: FetchPolicy) -> JobService {
         self.shared.set_fetch_policy(policy);
-        self
-    }
-
-    /// Lets an engine start the workers of a pool, which the scheduler's configuration names as an engine's.
-    #[must_use]
-    pub fn with_engine(self, pool: &str, engine: Arc<dyn WorkerEngine>) -> JobService {
-        self.shared.engines.add(pool, engine);
         self
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::attempt_control::AttemptControl;
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
-use crate::engine_jobs::EnginePools;
+use crate::engine_pools::EnginePools;
 use crate::error::JobError;
 use crate::gateway::WorkerGateway;
 use crate::held_leases::HeldLeases;

@@ -83,7 +83,8 @@ pub struct DeployOptions {
     pub gpu: Option<GpuDemand>,
     /// Groups that may open the device files of GPUs.
     pub supplemental_groups: Vec<i64>,
-    /// The secret with the URL of the database, at the key `url`.
+    /// The secret with the URL of the database, at the key `url`, and the key that seals secrets, at the key
+    /// `secrets-key`.
     pub database_secret: String,
     /// The port of the database.
     pub database_port: u16,
@@ -97,8 +98,6 @@ pub struct DeployOptions {
     pub objects_region: Option<String>,
     /// The secret with the workers' API key, at the key `key`.
     pub worker_key_secret: String,
-    /// A claim of a volume with the datasets, outputs and models, which all servers and workers mount.
-    pub storage_claim: Option<String>,
     /// The size of the local state and cache of a pod.
     pub cache_size: String,
     /// The memory of a server.
@@ -137,7 +136,6 @@ impl Default for DeployOptions {
             objects_endpoint: None,
             objects_region: None,
             worker_key_secret: "saggar-worker-key".to_owned(),
-            storage_claim: None,
             cache_size: "20Gi".to_owned(),
             memory: "4Gi".to_owned(),
             worker_memory: "8Gi".to_owned(),
@@ -174,7 +172,6 @@ impl DeployOptions {
             ("--database-secret", Some(&self.database_secret), 253),
             ("--objects-secret", Some(&self.objects_secret), 253),
             ("--worker-key-secret", Some(&self.worker_key_secret), 253),
-            ("--storage-claim", self.storage_claim.as_ref(), 253),
             ("--ingress-class", self.ingress_class.as_ref(), 253),
             ("--ingress-tls", self.ingress_tls_secret.as_ref(), 253),
             ("--kueue-queue", self.job_pool.as_ref().and_then(|pool| pool.kueue_queue.as_ref()), 63),
@@ -275,7 +272,7 @@ fn check_name(option: &'static str, name: &str, bytes_max: usize) -> Result<(), 
     refuse_unless(begins && is_dns_label(name, bytes_max), option, name, &reason)
 }
 
-/// Returns whether a text is a label of a DNS name with at most so many bytes (RFC 1123).
+/// Returns whether a text is a label of a DNS name (RFC 1123) and has at most `bytes_max` bytes.
 pub(crate) fn is_dns_label(text: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

@@ -11,7 +11,7 @@ mod values_schema;
 use serde_json::{Map, Value, json};
 
 use crate::deploy_options::{DeployOptions, JobPoolOptions, WorkerScaling};
-use crate::manifests::{Manifest, secret_notes, server_manifests};
+use crate::manifests::{DeployedObject, secret_notes, server_manifests};
 use crate::yaml::to_yaml;
 
 use chart_template::{NAMESPACE_PLACEHOLDER, RELEASE_PLACEHOLDER, insert_release, template_text};
@@ -53,7 +53,7 @@ pub fn helm_chart(options: &DeployOptions, version: &str) -> Vec<ChartFile> {
 }
 
 /// Returns the objects of every option. Those of the options that were not given have examples.
-fn complete_manifests(options: &DeployOptions) -> Vec<Manifest> {
+fn complete_manifests(options: &DeployOptions) -> Vec<DeployedObject> {
     let workers_max = options.scaling.as_ref().map_or(options.workers.max(1) * 4, |scaling| scaling.workers_max);
     let asked_prometheus = options.scaling.as_ref().and_then(|scaling| scaling.keda_prometheus.clone());
     let prometheus = asked_prometheus.unwrap_or_else(|| "http://prometheus.monitoring.svc:9090".to_owned());
@@ -67,15 +67,15 @@ fn complete_manifests(options: &DeployOptions) -> Vec<Manifest> {
     let scaling = Some(WorkerScaling { workers_max, keda_prometheus: None });
     let with_autoscaler = DeployOptions { scaling, ..with_keda.clone() };
     let mut all = server_manifests(&with_keda);
-    let is_missing = |manifest: &Manifest| all.iter().all(|other| other.file != manifest.file);
-    let further: Vec<Manifest> = server_manifests(&with_autoscaler).into_iter().filter(is_missing).collect();
+    let is_missing = |manifest: &DeployedObject| all.iter().all(|other| other.file != manifest.file);
+    let further: Vec<DeployedObject> = server_manifests(&with_autoscaler).into_iter().filter(is_missing).collect();
     all.extend(further);
     all
 }
 
 /// Returns the values: a switch for each optional object, and what is lifted out of the objects.
-fn chart_values(options: &DeployOptions, asked: &[Manifest], complete: &[Manifest]) -> Value {
-    let find = |manifests: &[Manifest], file: &str| manifests.iter().position(|manifest| manifest.file == file);
+fn chart_values(options: &DeployOptions, asked: &[DeployedObject], complete: &[DeployedObject]) -> Value {
+    let find = |manifests: &[DeployedObject], file: &str| manifests.iter().position(|manifest| manifest.file == file);
     // The servers are first in the file.
     let mut values = json!({ "server": {} });
     for (path, file) in SWITCHES {

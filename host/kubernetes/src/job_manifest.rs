@@ -9,12 +9,12 @@ use k8s_openapi::api::batch::v1::{
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use saggar_jobs::EngineRequest;
+use saggar_jobs::engine::EngineRequest;
 use saggar_project::KubernetesPoolSection;
 
 use crate::manifests::pod::{
     STATE_DIR, container_security, device_toleration, empty_volume, objects_credentials, pod_name_variable,
-    pod_security, secret_variable, variable, volume_mount,
+    pod_security, secret_variable, secrets_key_variable, variable, volume_mount,
 };
 use crate::manifests::worker_labels;
 
@@ -114,6 +114,7 @@ impl KubernetesJobSettings {
         let mut env = vec![
             variable("SAGGAR_HOME", STATE_DIR),
             secret_variable("SAGGAR_DATABASE_URL", &self.pool.database_secret, "url"),
+            secrets_key_variable(&self.pool.database_secret),
             pod_name_variable("SAGGAR_SERVER_NAME"),
         ];
         env.extend(self.variables.iter().map(|(name, value)| variable(name, value)));
@@ -176,8 +177,8 @@ pub(crate) fn job_name(engine_job: &str) -> String {
     }
     // Different engine jobs keep different names.
     let hash = format!("-{:016x}", fnv1a(engine_job.as_bytes()));
-    let kept: String = name.chars().take(NAME_BYTES_MAX - hash.len()).collect();
-    format!("{}{hash}", kept.trim_end_matches('-'))
+    let prefix: String = name.chars().take(NAME_BYTES_MAX - hash.len()).collect();
+    format!("{}{hash}", prefix.trim_end_matches('-'))
 }
 
 /// The hash FNV-1a with 64 bits, which is the same in every version of this program. Source: RFC 9923.

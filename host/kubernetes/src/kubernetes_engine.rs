@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use saggar_jobs::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
+use saggar_jobs::engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 use ureq::Agent;
 use ureq::http::{Request, StatusCode};
 use ureq::tls::{TlsConfig, TlsProvider};

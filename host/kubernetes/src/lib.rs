@@ -17,4 +17,4 @@ pub use deploy_options::{DeployOptions, GpuVendor, OptionError};
 pub use helm::{ChartFile, helm_chart};
 pub use job_manifest::KubernetesJobSettings;
 pub use kubernetes_engine::KubernetesEngine;
-pub use manifests::{Manifest, manifest_list, manifests_yaml, server_manifests};
+pub use manifests::{DeployedObject, manifest_list, manifests_yaml, server_manifests};

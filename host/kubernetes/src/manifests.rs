@@ -27,50 +27,54 @@ pub(crate) const SERVER_PORT: i32 = 5000;
 
 /// An object of an installation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Manifest {
+pub struct DeployedObject {
     /// The name of its file in a chart, without an ending: `server-deployment`.
     pub file: &'static str,
     /// The object, as the API server gets it.
     pub object: Value,
 }
 
-impl Manifest {
-    fn new(file: &'static str, object: &impl Serialize) -> Manifest {
-        Manifest { file, object: serde_json::to_value(object).expect("objects have text as keys") }
+impl DeployedObject {
+    fn new(file: &'static str, object: &impl Serialize) -> DeployedObject {
+        DeployedObject { file, object: serde_json::to_value(object).expect("objects have text as keys") }
     }
 }
 
 /// Returns the objects of an installation, in the order in which they are created.
-pub fn server_manifests(options: &DeployOptions) -> Vec<Manifest> {
+pub fn server_manifests(options: &DeployOptions) -> Vec<DeployedObject> {
     let mut all = vec![
-        Manifest::new("service-account", &access::service_account(options)),
-        Manifest::new("settings", &server_settings::config_map(options)),
+        DeployedObject::new("service-account", &access::service_account(options)),
+        DeployedObject::new("settings", &server_settings::config_map(options)),
     ];
     if options.job_pool.is_some() {
-        all.push(Manifest::new("role", &access::job_role(options)));
-        all.push(Manifest::new("role-binding", &access::job_role_binding(options)));
+        all.push(DeployedObject::new("role", &access::job_role(options)));
+        all.push(DeployedObject::new("role-binding", &access::job_role_binding(options)));
     }
-    all.push(Manifest::new("server-service", &server::service(options)));
-    all.push(Manifest::new("server-deployment", &server::deployment(options)));
-    all.push(Manifest::new("server-disruption-budget", &server::disruption_budget(options)));
-    all.push(Manifest::new("server-network-policy", &network::server_policy(options)));
+    all.push(DeployedObject::new("server-service", &server::service(options)));
+    all.push(DeployedObject::new("server-deployment", &server::deployment(options)));
+    all.push(DeployedObject::new("server-disruption-budget", &server::disruption_budget(options)));
+    all.push(DeployedObject::new("server-network-policy", &network::server_policy(options)));
     if options.has_workers() {
-        all.push(Manifest::new("worker-deployment", &worker::deployment(options)));
+        all.push(DeployedObject::new("worker-deployment", &worker::deployment(options)));
     }
     if options.has_workers() || options.job_pool.is_some() {
-        all.push(Manifest::new("worker-network-policy", &network::worker_policy(options)));
+        all.push(DeployedObject::new("worker-network-policy", &network::worker_policy(options)));
     }
     if let Some(scaling) = &options.scaling {
         match &scaling.keda_prometheus {
-            Some(url) => all.push(Manifest::new("worker-scaled-object", &autoscaling::scaled_object(options, url))),
-            None => all.push(Manifest::new("worker-autoscaler", &autoscaling::horizontal_pod_autoscaler(options))),
+            Some(url) => {
+                all.push(DeployedObject::new("worker-scaled-object", &autoscaling::scaled_object(options, url)))
+            }
+            None => {
+                all.push(DeployedObject::new("worker-autoscaler", &autoscaling::horizontal_pod_autoscaler(options)))
+            }
         }
     }
     if let Some(host) = &options.ingress_host {
-        all.push(Manifest::new("server-ingress", &network::ingress(options, host)));
+        all.push(DeployedObject::new("server-ingress", &network::ingress(options, host)));
     }
     if options.service_monitor {
-        all.push(Manifest::new("service-monitor", &monitoring::service_monitor(options)));
+        all.push(DeployedObject::new("service-monitor", &monitoring::service_monitor(options)));
     }
     all
 }
@@ -102,7 +106,8 @@ pub fn secret_notes(options: &DeployOptions) -> String {
     let mut text = format!(
         "Create the namespace, the secrets and the keys first. A server does not start before there is a key.\n\
          \n  kubectl create namespace {namespace}\
-         \n  {create} {database_secret} --from-literal=url='postgres://USER:PASSWORD@HOST:{port}/DATABASE'\
+         \n  {create} {database_secret} --from-literal=url='postgres://USER:PASSWORD@HOST:{port}/DATABASE' \
+         --from-literal=secrets-key=\"$(openssl rand -hex 32)\"\
          \n  {create} {objects_secret} --from-literal=AWS_ACCESS_KEY_ID=ID --from-literal=AWS_SECRET_ACCESS_KEY=KEY\n\
          \nCreate keys where the database can be reached, with SAGGAR_DATABASE_URL set to the same URL:\n\
          \n  saggar key create ops --scope admin\n",
@@ -128,22 +133,22 @@ impl DeployOptions {
 
 /// The part of an installation that an object belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Component {
+pub(crate) enum PodComponent {
     Server,
     Worker,
 }
 
-impl Component {
+impl PodComponent {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Component::Server => "server",
-            Component::Worker => "worker",
+            PodComponent::Server => "server",
+            PodComponent::Worker => "worker",
         }
     }
 }
 
 /// Returns the labels by which pods are selected. They can never change in an installation.
-pub(crate) fn selector_labels(options: &DeployOptions, component: Component) -> BTreeMap<String, String> {
+pub(crate) fn selector_labels(options: &DeployOptions, component: PodComponent) -> BTreeMap<String, String> {
     let labels = [
         ("app.kubernetes.io/name", "saggar"),
         ("app.kubernetes.io/instance", options.name.as_str()),
@@ -154,19 +159,19 @@ pub(crate) fn selector_labels(options: &DeployOptions, component: Component) -> 
 
 /// Returns the labels of pods that compute, whichever installation they belong to.
 pub(crate) fn worker_labels() -> BTreeMap<String, String> {
-    let labels = [("app.kubernetes.io/name", "saggar"), ("app.kubernetes.io/component", Component::Worker.name())];
+    let labels = [("app.kubernetes.io/name", "saggar"), ("app.kubernetes.io/component", PodComponent::Worker.name())];
     labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-fn selector(options: &DeployOptions, component: Component) -> LabelSelector {
+fn selector(options: &DeployOptions, component: PodComponent) -> LabelSelector {
     LabelSelector { match_labels: Some(selector_labels(options, component)), ..LabelSelector::default() }
 }
 
 /// Returns the metadata of an object of a component: `NAME` for servers, and `NAME-worker` for workers.
-fn metadata(options: &DeployOptions, component: Component) -> ObjectMeta {
+fn metadata(options: &DeployOptions, component: PodComponent) -> ObjectMeta {
     let name = match component {
-        Component::Server => options.name.clone(),
-        Component::Worker => format!("{}-worker", options.name),
+        PodComponent::Server => options.name.clone(),
+        PodComponent::Worker => format!("{}-worker", options.name),
     };
     ObjectMeta {
         name: Some(name),

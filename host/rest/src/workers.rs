@@ -72,7 +72,7 @@ pub struct WorkerDrainRequest {
     pub finish: bool,
 }
 
-/// The settings of a host that joins the server's workers. They contain secrets: whoever has them can change all jobs.
+/// The settings of a host that joins the server's workers. They contain secrets, with which all jobs can be changed.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "WorkerSettings")]

@@ -148,16 +148,24 @@ impl AccessControl {
     ) -> Result<(), AccessError> {
         origin_check::check_head(request)?;
         client_version::check_client_version(request.method(), request.headers())?;
+        let requirement = requirement(request.method());
         if !door.requires_key {
-            return self.admit_without_key(door, request);
+            return match requirement {
+                RouteRequirement::SecretEffect(effect) if door.exposure != Exposure::InProcess => {
+                    self.admit_with_key(Some(effect), request)
+                }
+                _ => self.admit_without_key(door, request),
+            };
         }
-        match requirement(request.method()) {
+        match requirement {
             RouteRequirement::Nothing => Ok(()),
             RouteRequirement::Page if wants_page(request.headers()) => Ok(()),
             RouteRequirement::Metrics if door.exposure != Exposure::Network => self.admit_without_key(door, request),
             RouteRequirement::Page | RouteRequirement::Key => self.admit_with_key(None, request),
             RouteRequirement::Metrics => self.admit_with_key(Some(AccessAction::ReadMetrics), request),
-            RouteRequirement::Effect(effect) => self.admit_with_key(Some(effect), request),
+            RouteRequirement::Effect(effect) | RouteRequirement::SecretEffect(effect) => {
+                self.admit_with_key(Some(effect), request)
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod annotation;
 mod document;
 pub(crate) mod field_rules;
 mod host;
+mod host_labels;
 pub mod id;
 mod job;
 mod lease;
@@ -41,9 +42,9 @@ mod tests;
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use document::{DocumentRecords, RecordedDocument};
 pub use host::{
-    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostLabels, HostOffer, HostRecord, HostRecords, HostReserve, HostState,
-    format_labels,
+    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostOffer, HostRecord, HostRecords, HostReserve, HostState,
 };
+pub use host_labels::{HostLabels, format_labels};
 pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,

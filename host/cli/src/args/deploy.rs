@@ -55,7 +55,7 @@ pub(crate) struct DeployInstallationArgs {
     /// Size of the local state and cache of each server and worker.
     #[arg(long, default_value = "20Gi", value_name = "SIZE")]
     pub(crate) cache_size: String,
-    /// The bucket of plugins and checkpoints: s3://BUCKET/PREFIX.
+    /// The bucket of datasets, models, plugins and checkpoints: s3://BUCKET/PREFIX.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) objects: String,
     /// The URL of the bucket's store if it is not Amazon's: https://minio.example.com:9000.
@@ -68,16 +68,13 @@ pub(crate) struct DeployInstallationArgs {
     /// pods have an identity of the cloud.
     #[arg(long, default_value = "saggar-objects", value_name = "NAME")]
     pub(crate) objects_secret: String,
-    /// The secret with the URL of the database, at its key `url`.
+    /// The secret with the URL of the database, at its key `url`, and the key that seals secrets of jobs, at its key
+    /// `secrets-key`.
     #[arg(long, default_value = "saggar-database", value_name = "NAME")]
     pub(crate) database_secret: String,
     /// The port of the database, which the network policies allow.
     #[arg(long, default_value_t = 5432, value_name = "PORT")]
     pub(crate) database_port: u16,
-    /// A claim of a volume that many pods can write (ReadWriteMany), for datasets, outputs and models. Without it, each
-    /// server has its own.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) storage_claim: Option<String>,
     #[command(flatten)]
     pub(crate) workers: DeployWorkerArgs,
     /// Offer the servers under this host name, with an Ingress.

@@ -217,6 +217,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("verify", &["saggar verify answer.http", "saggar verify answer.http --recompute -i image=@seven.png"]),
     ("backup", &["saggar backup saggar-backup.tar --home /var/lib/saggar"]),
     ("restore", &["saggar restore saggar-backup.tar --home /var/lib/saggar"]),
+    ("deploy", &["saggar deploy kubernetes --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar"]),
     (
         "deploy kubernetes",
         &[

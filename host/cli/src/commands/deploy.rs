@@ -84,7 +84,6 @@ fn deploy_options(args: &DeployInstallationArgs) -> DeployOptions {
         objects_endpoint: args.objects_endpoint.clone(),
         objects_region: args.objects_region.clone(),
         worker_key_secret: workers.worker_key_secret.clone(),
-        storage_claim: args.storage_claim.clone(),
         cache_size: args.cache_size.clone(),
         memory: args.memory.clone(),
         worker_memory: workers.worker_memory.clone(),

@@ -435,6 +435,7 @@ fn server_offer(args: &ServeArgs, serving: &DeviceInfo) -> HostOffer {
         kind: HostKind::Server,
         labels: args.labels.iter().cloned().collect(),
         devices: args.database.is_set().then(known),
+        has_gpu: job_host::has_gpu(std::slice::from_ref(serving)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..HostOffer::default()
     }

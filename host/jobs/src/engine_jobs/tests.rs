@@ -1,3 +1,5 @@
+use parking_lot::Mutex;
+
 use super::*;
 
 /// An engine in memory, which records what it is asked.
@@ -49,15 +51,15 @@ impl WorkerEngine for RecordedEngine {
     }
 }
 
-struct Scene {
+struct EngineScene {
     engine: Arc<RecordedEngine>,
     tracked: TrackedJobs,
     start: Instant,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        Scene { engine: Arc::default(), tracked: TrackedJobs::default(), start: Instant::now() }
+impl EngineScene {
+    fn new() -> EngineScene {
+        EngineScene { engine: Arc::default(), tracked: TrackedJobs::default(), start: Instant::now() }
     }
 
     /// Follows a queue in which the first attempts of these jobs wait, and returns the calls.
@@ -80,7 +82,7 @@ impl Scene {
 
 #[test]
 fn a_waiting_job_is_submitted_once_and_its_state_is_asked_for_at_times() {
-    let mut scene = Scene::new();
+    let mut scene = EngineScene::new();
     assert_eq!(scene.follow(0, &[("a-1", 1)], &[]), ["submit saggar-a-1-1"]);
     assert_eq!(scene.reason("a-1"), "Test starts its worker: saggar-a-1-1 is submitted");
     assert!(scene.follow(9, &[("a-1", 1)], &[]).is_empty());
@@ -90,7 +92,7 @@ fn a_waiting_job_is_submitted_once_and_its_state_is_asked_for_at_times() {
 
 #[test]
 fn the_next_attempt_gets_its_own_engine_job() {
-    let mut scene = Scene::new();
+    let mut scene = EngineScene::new();
     scene.follow(0, &[("a-1", 1)], &[]);
     assert!(scene.follow(2, &[], &["a-1"]).is_empty(), "the engine job of a running attempt is its worker's");
     assert_eq!(scene.follow(4, &[("a-1", 2)], &[]), ["submit saggar-a-1-2"]);
@@ -98,7 +100,7 @@ fn the_next_attempt_gets_its_own_engine_job() {
 
 #[test]
 fn the_engine_job_of_a_stopped_job_is_removed_and_a_vanished_one_is_submitted_again() {
-    let mut scene = Scene::new();
+    let mut scene = EngineScene::new();
     scene.follow(0, &[("a-1", 1), ("b-1", 1)], &[]);
     assert_eq!(scene.follow(2, &[("b-1", 1)], &[]), ["cancel saggar-a-1-1"]);
     assert!(scene.follow(4, &[("b-1", 1)], &[]).is_empty());
@@ -108,7 +110,7 @@ fn the_engine_job_of_a_stopped_job_is_removed_and_a_vanished_one_is_submitted_ag
 
 #[test]
 fn a_worker_that_ended_without_its_job_is_started_again_after_a_pause() {
-    let mut scene = Scene::new();
+    let mut scene = EngineScene::new();
     scene.follow(0, &[("a-1", 1)], &[]);
     scene.engine.set_state("saggar-a-1-1", EngineJobState::Ended("exit code 78".to_owned()));
     assert_eq!(scene.follow(10, &[("a-1", 1)], &[]), ["state saggar-a-1-1", "cancel saggar-a-1-1"]);
@@ -119,7 +121,7 @@ fn a_worker_that_ended_without_its_job_is_started_again_after_a_pause() {
 
 #[test]
 fn requests_that_an_engine_fails_are_repeated_after_a_pause() {
-    let mut scene = Scene::new();
+    let mut scene = EngineScene::new();
     *scene.engine.is_down.lock() = true;
     assert_eq!(scene.follow(0, &[("a-1", 1)], &[]), ["submit saggar-a-1-1"]);
     assert_eq!(scene.reason("a-1"), "saggar-a-1-1: Test does not answer: it is down; trying again");

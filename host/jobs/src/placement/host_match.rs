@@ -1,6 +1,6 @@
 //! Which pools of a job's queue this host offers it, by labels, reserve, devices and size; and if none, what the job waits for.
 
-use saggar_store::records::{HostLabels, HostRecord, HostState, QueuedJob, format_labels};
+use saggar_store::records::{HostLabels, HostOffer, HostRecord, HostState, QueuedJob, format_labels};
 
 use super::{PlacementInput, format_slots};
 use crate::scheduler_config::{JobQueue, SlotPool};
@@ -19,7 +19,7 @@ type WaitReason = (&'static str, String);
 /// Returns the pools that the job can run in on this host, in order of preference.
 ///
 /// # Errors
-/// Returns the reason why there are none.
+/// Returns the reason why it can run in no pool.
 pub(super) fn pools_on_host<'a>(
     job: &QueuedJob,
     queue: &JobQueue,
@@ -59,7 +59,7 @@ pub(super) fn pools_on_host<'a>(
     let present: Vec<_> = offered.iter().copied().filter(has_device).collect();
     if present.is_empty() {
         let own = format!("no pool of queue {} has device {} on this host", demand.queue, demand.device);
-        return Err(other_host(job, &accepting, situation).unwrap_or(("NO_SUCH_DEVICE", own)));
+        return Err(elsewhere(job, &accepting, situation).unwrap_or(("NO_SUCH_DEVICE", own)));
     }
     let large_enough: Vec<_> =
         present.iter().copied().filter(|(_, pool)| pool.slots_milli >= demand.slots_milli).collect();
@@ -67,9 +67,20 @@ pub(super) fn pools_on_host<'a>(
         let most = present.iter().map(|(_, pool)| pool.slots_milli).max().unwrap_or(0);
         let (needed, most) = (format_slots(demand.slots_milli), format_slots(most));
         let own = format!("it needs {needed} slots, and its pools have at most {most}");
-        return Err(other_host(job, &accepting, situation).unwrap_or(("INSUFFICIENT_GPU", own)));
+        return Err(elsewhere(job, &accepting, situation).unwrap_or(("INSUFFICIENT_GPU", own)));
     }
     Ok(large_enough)
+}
+
+/// Returns the reason of a job that this host has no device or slots for, if another host has them.
+fn elsewhere(job: &QueuedJob, pools: &[(&str, &SlotPool)], situation: &PlacementInput<'_>) -> Option<WaitReason> {
+    let demand = &job.demand;
+    let is_large_enough = |host: &HostRecord| {
+        host.id != situation.server.id
+            && host.offer.slots_milli >= demand.slots_milli
+            && host.offer.has_device(&demand.device)
+    };
+    takes_jobs(situation).any(is_large_enough).then(|| wait_for_host(job, pools, situation))
 }
 
 /// Returns the reason of a job that another host could run, or `None`.
@@ -91,7 +102,7 @@ fn other_host(job: &QueuedJob, pools: &[(&str, &SlotPool)], situation: &Placemen
     (!names.is_empty()).then(|| (WAITING_FOR_HOST, format!("a slot of {names}")))
 }
 
-/// Returns the reason of a job that no pool of this host is offered to, because of labels or a reserve.
+/// Returns the reason of a job that waits for another host, or that no host is offered to because of labels or a reserve.
 fn wait_for_host(job: &QueuedJob, pools: &[(&str, &SlotPool)], situation: &PlacementInput<'_>) -> WaitReason {
     if let Some(reason) = other_host(job, pools, situation) {
         return reason;
@@ -107,8 +118,13 @@ fn wait_for_host(job: &QueuedJob, pools: &[(&str, &SlotPool)], situation: &Place
         hosts.push(format!("this one{}", in_brackets(&situation.host.labels)));
     }
     let hosts = hosts.join(", ");
-    let has_all = takes_jobs(situation).any(|host| host.offer.missing_labels(&required).is_empty())
-        || situation.host.missing_labels(&required).is_empty();
+    let demand = &job.demand;
+    let fits = |offer: &HostOffer| {
+        offer.missing_labels(&required).is_empty()
+            && offer.has_device(&demand.device)
+            && offer.slots_milli >= demand.slots_milli
+    };
+    let has_all = takes_jobs(situation).any(|host| fits(&host.offer)) || fits(situation.host);
     let sentence = if has_all {
         format!(
             "every host that it fits is reserved for preemptible jobs, and it is not preemptible; the hosts are: {hosts}"

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::lifted_values::{LIFTED_VALUES, LiftedForm, LiftedValue, SWITCHES, set_field};
-use crate::manifests::Manifest;
+use crate::manifests::DeployedObject;
 use crate::yaml::to_yaml;
 
 /// Stands for the release's name. A valid name, because the objects are made with it.
@@ -16,7 +16,7 @@ pub(super) const NAMESPACE_PLACEHOLDER: &str = "zz-namespace-zz";
 const VALUE_PLACEHOLDER: &str = "%%value-";
 
 /// Returns the template of an object.
-pub(super) fn template_text(manifest: &Manifest) -> String {
+pub(super) fn template_text(manifest: &DeployedObject) -> String {
     let mut object = manifest.object.clone();
     for (index, lifted) in LIFTED_VALUES.iter().enumerate() {
         if lifted.file == manifest.file {

@@ -3,12 +3,12 @@
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
-use super::{Component, metadata};
+use super::{PodComponent, metadata};
 use crate::deploy_options::DeployOptions;
 
 pub(super) fn service_account(options: &DeployOptions) -> ServiceAccount {
     ServiceAccount {
-        metadata: metadata(options, Component::Server),
+        metadata: metadata(options, PodComponent::Server),
         // Only servers that start Jobs mount a token, by their pod's own setting.
         automount_service_account_token: Some(false),
         ..ServiceAccount::default()
@@ -23,7 +23,7 @@ pub(super) fn job_role(options: &DeployOptions) -> Role {
         verbs: ["create", "get", "delete"].map(str::to_owned).to_vec(),
         ..PolicyRule::default()
     };
-    Role { metadata: metadata(options, Component::Server), rules: Some(vec![rule]) }
+    Role { metadata: metadata(options, PodComponent::Server), rules: Some(vec![rule]) }
 }
 
 pub(super) fn job_role_binding(options: &DeployOptions) -> RoleBinding {
@@ -38,5 +38,5 @@ pub(super) fn job_role_binding(options: &DeployOptions) -> RoleBinding {
         namespace: Some(options.namespace.clone()),
         ..Subject::default()
     };
-    RoleBinding { metadata: metadata(options, Component::Server), role_ref, subjects: Some(vec![subject]) }
+    RoleBinding { metadata: metadata(options, PodComponent::Server), role_ref, subjects: Some(vec![subject]) }
 }

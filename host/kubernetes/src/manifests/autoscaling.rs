@@ -12,7 +12,7 @@ use k8s_openapi::api::autoscaling::v2::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::custom_resources::{ScaleTarget, ScaleTrigger, ScaledObject, ScaledObjectSpec};
-use super::{Component, metadata};
+use super::{PodComponent, metadata};
 use crate::deploy_options::DeployOptions;
 
 /// The gauge of waiting jobs.
@@ -53,7 +53,7 @@ pub(super) fn horizontal_pod_autoscaler(options: &DeployOptions) -> HorizontalPo
         metrics: Some(vec![metric(QUEUE_LENGTH), metric(QUEUE_RUNNING)]),
         behavior: Some(HorizontalPodAutoscalerBehavior { scale_down: Some(down), scale_up: None }),
     };
-    HorizontalPodAutoscaler { metadata: metadata(options, Component::Worker), spec: Some(spec), status: None }
+    HorizontalPodAutoscaler { metadata: metadata(options, PodComponent::Worker), spec: Some(spec), status: None }
 }
 
 /// Returns a ScaledObject of KEDA, which asks Prometheus: a worker for each job that waits or runs.
@@ -71,7 +71,7 @@ pub(super) fn scaled_object(options: &DeployOptions, prometheus: &str) -> Scaled
     ScaledObject {
         api_version: "keda.sh/v1alpha1",
         kind: "ScaledObject",
-        metadata: metadata(options, Component::Worker),
+        metadata: metadata(options, PodComponent::Worker),
         spec: ScaledObjectSpec {
             scale_target_ref: ScaleTarget { name: format!("{}-worker", options.name) },
             min_replica_count: options.workers,

@@ -3,7 +3,7 @@
 use super::custom_resources::{
     MonitorAuthorization, MonitorCredentials, MonitorEndpoint, ServiceMonitor, ServiceMonitorSpec,
 };
-use super::{Component, metadata, selector};
+use super::{PodComponent, metadata, selector};
 use crate::deploy_options::DeployOptions;
 
 pub(super) fn service_monitor(options: &DeployOptions) -> ServiceMonitor {
@@ -17,7 +17,7 @@ pub(super) fn service_monitor(options: &DeployOptions) -> ServiceMonitor {
     ServiceMonitor {
         api_version: "monitoring.coreos.com/v1",
         kind: "ServiceMonitor",
-        metadata: metadata(options, Component::Server),
-        spec: ServiceMonitorSpec { selector: selector(options, Component::Server), endpoints: vec![endpoint] },
+        metadata: metadata(options, PodComponent::Server),
+        spec: ServiceMonitorSpec { selector: selector(options, PodComponent::Server), endpoints: vec![endpoint] },
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::networking::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Component, SERVER_PORT, metadata, selector, worker_labels};
+use super::{PodComponent, SERVER_PORT, metadata, selector, worker_labels};
 use crate::deploy_options::DeployOptions;
 
 /// The ports of API servers, as pods see them: that of the service, and that behind it.
@@ -21,22 +21,24 @@ pub(super) fn server_policy(options: &DeployOptions) -> NetworkPolicy {
     if options.job_pool.is_some() {
         egress.push(to_anywhere(API_SERVER_PORTS.map(|number| port("TCP", number)).to_vec()));
     }
-    policy(options, Component::Server, selector(options, Component::Server), vec![ingress], egress)
+    policy(options, PodComponent::Server, selector(options, PodComponent::Server), vec![ingress], egress)
 }
 
 pub(super) fn worker_policy(options: &DeployOptions) -> NetworkPolicy {
-    let servers =
-        NetworkPolicyPeer { pod_selector: Some(selector(options, Component::Server)), ..NetworkPolicyPeer::default() };
+    let servers = NetworkPolicyPeer {
+        pod_selector: Some(selector(options, PodComponent::Server)),
+        ..NetworkPolicyPeer::default()
+    };
     let mut egress = storage_egress(options);
     egress.push(NetworkPolicyEgressRule { to: Some(vec![servers]), ports: Some(vec![port("TCP", SERVER_PORT)]) });
     // Also the pods of Kubernetes Jobs, which belong to a pool and not to an installation.
     let selected = LabelSelector { match_labels: Some(worker_labels()), ..LabelSelector::default() };
-    policy(options, Component::Worker, selected, Vec::new(), egress)
+    policy(options, PodComponent::Worker, selected, Vec::new(), egress)
 }
 
 fn policy(
     options: &DeployOptions,
-    component: Component,
+    component: PodComponent,
     pod_selector: LabelSelector,
     ingress: Vec<NetworkPolicyIngressRule>,
     egress: Vec<NetworkPolicyEgressRule>,
@@ -93,5 +95,5 @@ pub(super) fn ingress(options: &DeployOptions, host: &str) -> Ingress {
         tls,
         ..IngressSpec::default()
     };
-    Ingress { metadata: metadata(options, Component::Server), spec: Some(spec), status: None }
+    Ingress { metadata: metadata(options, PodComponent::Server), spec: Some(spec), status: None }
 }

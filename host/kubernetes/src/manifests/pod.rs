@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource,
-    ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec,
-    ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector, SecurityContext, Toleration,
-    TopologySpreadConstraint, Volume, VolumeMount,
+    ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile,
+    SecretEnvSource, SecretKeySelector, SecurityContext, Toleration, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::server_settings::SETTINGS_FILE;
-use super::{Component, selector, selector_labels};
+use super::{PodComponent, selector, selector_labels};
 use crate::deploy_options::DeployOptions;
 
 /// The user and group of the processes. Any number that is not root does.
@@ -21,12 +20,10 @@ const USER_ID: i64 = 10001;
 pub(crate) const STATE_DIR: &str = "/var/lib/saggar";
 /// Where the project file is.
 pub(super) const SETTINGS_DIR: &str = "/etc/saggar";
-/// The directories of the state directory that servers share if the installation has a common volume.
-const SHARED_DIRECTORIES: [&str; 3] = ["datasets", "jobs", "models"];
 
 /// The parts in which the pods of servers and workers differ.
 pub(super) struct PodParts {
-    pub(super) component: Component,
+    pub(super) component: PodComponent,
     pub(super) container: Container,
     pub(super) mounts_token: bool,
     pub(super) grace_seconds: i64,
@@ -59,7 +56,7 @@ pub(super) fn container(options: &DeployOptions, arguments: &[&str], env: Vec<En
         args: Some(arguments.iter().map(|&argument| argument.to_owned()).collect()),
         env: Some(env),
         security_context: Some(container_security()),
-        volume_mounts: Some(volume_mounts(options)),
+        volume_mounts: Some(volume_mounts()),
         ..Container::default()
     }
 }
@@ -69,6 +66,7 @@ pub(super) fn storage_env(options: &DeployOptions) -> Vec<EnvVar> {
     let mut env = vec![
         variable("SAGGAR_HOME", STATE_DIR),
         secret_variable("SAGGAR_DATABASE_URL", &options.database_secret, "url"),
+        secrets_key_variable(&options.database_secret),
         variable("SAGGAR_OBJECTS", &options.objects),
     ];
     env.extend(options.objects_endpoint.as_deref().map(|url| variable("AWS_ENDPOINT_URL", url)));
@@ -91,6 +89,14 @@ pub(crate) fn secret_variable(name: &str, secret: &str, key: &str) -> EnvVar {
     let selector = SecretKeySelector { name: secret.to_owned(), key: key.to_owned(), optional: None };
     let source = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+}
+
+/// Returns the variable with the key that seals secrets of jobs. Without it in the secret, each server has its own secrets.
+pub(crate) fn secrets_key_variable(secret: &str) -> EnvVar {
+    let (name, key) = (secret.to_owned(), "secrets-key".to_owned());
+    let selector = SecretKeySelector { name, key, optional: Some(true) };
+    let source = EnvVarSource { secret_key_ref: Some(selector), ..EnvVarSource::default() };
+    EnvVar { name: "SAGGAR_SECRETS_KEY".to_owned(), value: None, value_from: Some(source) }
 }
 
 /// Returns a variable with the pod's name.
@@ -121,9 +127,9 @@ pub(super) fn resources(cpu: &str, memory: &str, limits: &[(&str, u32)]) -> Reso
 }
 
 /// Returns the groups of a component besides its own.
-fn supplemental_groups(options: &DeployOptions, component: Component) -> Option<Vec<i64>> {
+fn supplemental_groups(options: &DeployOptions, component: PodComponent) -> Option<Vec<i64>> {
     let groups = &options.supplemental_groups;
-    (component == Component::Worker && !groups.is_empty()).then(|| groups.clone())
+    (component == PodComponent::Worker && !groups.is_empty()).then(|| groups.clone())
 }
 
 /// Returns the security of pods: no root, and only the usual calls of the system.
@@ -152,7 +158,7 @@ pub(crate) fn container_security() -> SecurityContext {
 }
 
 /// Returns the preference for pods of a component on different machines and in different zones.
-fn spread(options: &DeployOptions, component: Component) -> Vec<TopologySpreadConstraint> {
+fn spread(options: &DeployOptions, component: PodComponent) -> Vec<TopologySpreadConstraint> {
     let over = |topology: &str| TopologySpreadConstraint {
         max_skew: 1,
         topology_key: topology.to_owned(),
@@ -177,29 +183,16 @@ pub(crate) fn volume_mount(name: &str, path: &str) -> VolumeMount {
 
 fn volumes(options: &DeployOptions) -> Vec<Volume> {
     let settings = ConfigMapVolumeSource { name: options.name.clone(), ..ConfigMapVolumeSource::default() };
-    let mut all = vec![
+    vec![
         empty_volume("state", &options.cache_size),
         empty_volume("tmp", "2Gi"),
         Volume { name: "settings".to_owned(), config_map: Some(settings), ..Volume::default() },
-    ];
-    if let Some(claim) = &options.storage_claim {
-        let source = PersistentVolumeClaimVolumeSource { claim_name: claim.clone(), read_only: None };
-        let volume = Volume { name: "storage".to_owned(), persistent_volume_claim: Some(source), ..Volume::default() };
-        all.push(volume);
-    }
-    all
+    ]
 }
 
-fn volume_mounts(options: &DeployOptions) -> Vec<VolumeMount> {
+fn volume_mounts() -> Vec<VolumeMount> {
     let settings = VolumeMount { read_only: Some(true), ..volume_mount("settings", SETTINGS_DIR) };
-    let mut all = vec![volume_mount("state", STATE_DIR), volume_mount("tmp", "/tmp"), settings];
-    if options.storage_claim.is_some() {
-        all.extend(SHARED_DIRECTORIES.map(|directory| VolumeMount {
-            sub_path: Some(directory.to_owned()),
-            ..volume_mount("storage", &format!("{STATE_DIR}/{directory}"))
-        }));
-    }
-    all
+    vec![volume_mount("state", STATE_DIR), volume_mount("tmp", "/tmp"), settings]
 }
 
 /// Returns the path of the project file in the pods.

@@ -12,7 +12,7 @@ use super::pod::{
     PodParts, container, objects_credentials, pod_name_variable, pod_template, resources, settings_path, storage_env,
     variable,
 };
-use super::{Component, SERVER_PORT, metadata, selector, selector_labels};
+use super::{PodComponent, SERVER_PORT, metadata, selector, selector_labels};
 use crate::deploy_options::DeployOptions;
 
 /// How long a server that is to end goes on to serve, in seconds, because connections still arrive until every proxy knows
@@ -24,7 +24,7 @@ const SHUTDOWN_SECONDS: i64 = 45;
 
 pub(super) fn deployment(options: &DeployOptions) -> Deployment {
     let parts = PodParts {
-        component: Component::Server,
+        component: PodComponent::Server,
         container: server_container(options),
         mounts_token: options.job_pool.is_some(),
         grace_seconds: DRAIN_SECONDS + SHUTDOWN_SECONDS,
@@ -34,12 +34,12 @@ pub(super) fn deployment(options: &DeployOptions) -> Deployment {
     let spec = DeploymentSpec {
         replicas: i32::try_from(options.replicas).ok(),
         revision_history_limit: Some(5),
-        selector: selector(options, Component::Server),
+        selector: selector(options, PodComponent::Server),
         strategy: Some(DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling) }),
         template: pod_template(options, parts),
         ..DeploymentSpec::default()
     };
-    Deployment { metadata: metadata(options, Component::Server), spec: Some(spec), status: None }
+    Deployment { metadata: metadata(options, PodComponent::Server), spec: Some(spec), status: None }
 }
 
 fn server_container(options: &DeployOptions) -> Container {
@@ -86,19 +86,21 @@ pub(super) fn service(options: &DeployOptions) -> Service {
         ..ServicePort::default()
     };
     let spec = ServiceSpec {
-        selector: Some(selector_labels(options, Component::Server)),
+        selector: Some(selector_labels(options, PodComponent::Server)),
         ports: Some(vec![port]),
+        // An upload of a dataset has to end on the server on which it began.
+        session_affinity: Some("ClientIP".to_owned()),
         ..ServiceSpec::default()
     };
-    Service { metadata: metadata(options, Component::Server), spec: Some(spec), status: None }
+    Service { metadata: metadata(options, PodComponent::Server), spec: Some(spec), status: None }
 }
 
 /// Returns the budget of voluntary disruptions, such as a node that is emptied: one server at a time.
 pub(super) fn disruption_budget(options: &DeployOptions) -> PodDisruptionBudget {
     let spec = PodDisruptionBudgetSpec {
         max_unavailable: Some(IntOrString::Int(1)),
-        selector: Some(selector(options, Component::Server)),
+        selector: Some(selector(options, PodComponent::Server)),
         ..PodDisruptionBudgetSpec::default()
     };
-    PodDisruptionBudget { metadata: metadata(options, Component::Server), spec: Some(spec), status: None }
+    PodDisruptionBudget { metadata: metadata(options, PodComponent::Server), spec: Some(spec), status: None }
 }

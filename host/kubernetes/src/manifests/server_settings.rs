@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use super::{Component, metadata};
+use super::{PodComponent, metadata};
 use crate::deploy_options::DeployOptions;
 
 /// The key of the project file in the ConfigMap, which is also its name in the pods.
@@ -12,7 +12,7 @@ pub(super) const SETTINGS_FILE: &str = "saggar.toml";
 
 pub(super) fn config_map(options: &DeployOptions) -> ConfigMap {
     ConfigMap {
-        metadata: metadata(options, Component::Server),
+        metadata: metadata(options, PodComponent::Server),
         data: Some(BTreeMap::from([(SETTINGS_FILE.to_owned(), project_file(options))])),
         ..ConfigMap::default()
     }

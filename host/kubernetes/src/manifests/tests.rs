@@ -21,7 +21,6 @@ fn full_options() -> DeployOptions {
         supplemental_groups: vec![44, 109],
         objects_endpoint: Some("http://minio.store.svc:9000".to_owned()),
         objects_region: Some("eu-central-1".to_owned()),
-        storage_claim: Some("saggar-files".to_owned()),
         ingress_host: Some("saggar.example.com".to_owned()),
         ingress_class: Some("nginx".to_owned()),
         ingress_tls_secret: Some("saggar-tls".to_owned()),

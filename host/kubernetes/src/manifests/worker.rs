@@ -8,7 +8,7 @@ use super::pod::{
     PodParts, STATE_DIR, container, device_toleration, objects_credentials, pod_name_variable, pod_template, resources,
     secret_variable, variable,
 };
-use super::{Component, SERVER_PORT, metadata, selector};
+use super::{PodComponent, SERVER_PORT, metadata, selector};
 use crate::deploy_options::{DeployOptions, GpuVendor};
 
 /// The time in which a worker that was asked to end saves the state of its job, in seconds.
@@ -16,7 +16,7 @@ const SHUTDOWN_SECONDS: i64 = 45;
 
 pub(super) fn deployment(options: &DeployOptions) -> Deployment {
     let parts = PodParts {
-        component: Component::Worker,
+        component: PodComponent::Worker,
         container: worker_container(options),
         mounts_token: false,
         grace_seconds: SHUTDOWN_SECONDS,
@@ -30,12 +30,12 @@ pub(super) fn deployment(options: &DeployOptions) -> Deployment {
         // A number here would be set again with each `kubectl apply`, against what scales the workers.
         replicas: if options.scaling.is_some() { None } else { i32::try_from(options.workers).ok() },
         revision_history_limit: Some(5),
-        selector: selector(options, Component::Worker),
+        selector: selector(options, PodComponent::Worker),
         strategy: Some(DeploymentStrategy { type_: Some("RollingUpdate".to_owned()), rolling_update: Some(rolling) }),
         template,
         ..DeploymentSpec::default()
     };
-    Deployment { metadata: metadata(options, Component::Worker), spec: Some(spec), status: None }
+    Deployment { metadata: metadata(options, PodComponent::Worker), spec: Some(spec), status: None }
 }
 
 fn worker_container(options: &DeployOptions) -> Container {

@@ -19,6 +19,8 @@ pub(crate) enum RouteRequirement {
     Metrics,
     /// A key that permits this action.
     Effect(AccessAction),
+    /// A key that permits this action, also from this machine, because the response contains secrets.
+    SecretEffect(AccessAction),
 }
 
 impl From<AccessAction> for RouteRequirement {

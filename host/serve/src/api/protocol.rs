@@ -50,7 +50,8 @@ fn server_routes() -> Vec<HttpRoute> {
             .post(AccessAction::ManageKeys, keys::create),
         HttpRoute::new("/api/v1/keys/{name}").delete(AccessAction::ManageKeys, keys::revoke),
         HttpRoute::new("/api/v1/workers").get(AccessAction::ReadJob, workers::list),
-        HttpRoute::new("/api/v1/workers/join").post(AccessAction::ManageWorkers, workers::join),
+        HttpRoute::new("/api/v1/workers/join")
+            .post(RouteRequirement::SecretEffect(AccessAction::ManageWorkers), workers::join),
         HttpRoute::new("/api/v1/workers/{name}/drain").post(AccessAction::ManageWorkers, workers::drain),
         HttpRoute::new("/api/v1/workers/{name}/resume").post(AccessAction::ManageWorkers, workers::resume),
     ]

@@ -7,6 +7,7 @@ use saggar_rest::workers::{
     WorkerDocument, WorkerDrainRequest, WorkerJobSettings, WorkerJoinRequest, WorkerListDocument, WorkerPoolSettings,
     WorkerProjectLimits, WorkerQueueSettings, WorkerSettingsDocument,
 };
+use saggar_store::AccessAction;
 use saggar_store::records::{ActiveJob, HostDrain, HostKind, HostRecord, HostReserve};
 
 use crate::access::{Actor, ProjectScope};
@@ -66,7 +67,7 @@ pub(crate) async fn join(
 ) -> Result<Json<WorkerSettingsDocument>, ApiError> {
     let actor = Actor::from_extensions(request.extensions());
     let join: WorkerJoinRequest = app.body_reader().read_json(request).await?;
-    let settings = join_settings(&app, &join.version).map_err(ApiError::from);
+    let settings = check_rights(&actor, &join.name).and_then(|()| Ok(join_settings(&app, &join.version)?));
     app.audit().record(&actor, AuditAction::WorkerJoin, &join.name, &join.version, &settings);
     Ok(Json(settings?))
 }
@@ -115,7 +116,7 @@ pub(crate) async fn drain(
     let WorkerDrainRequest { finish } = app.body_reader().read_json(request).await?;
     let drain = if finish { HostDrain::Finish } else { HostDrain::Requeue };
     let detail = if finish { "finish" } else { "" };
-    let hosts = app.jobs().set_host_drain(&name, drain).await.map_err(ApiError::from);
+    let hosts = set_drain(&app, &actor, &name, drain).await;
     app.audit().record(&actor, AuditAction::WorkerDrain, &name, detail, &hosts);
     hosts?;
     list_named(&app, &name).await
@@ -127,10 +128,20 @@ pub(crate) async fn resume(
     Path(name): Path<String>,
     actor: Actor,
 ) -> Result<Json<WorkerListDocument>, ApiError> {
-    let hosts = app.jobs().set_host_drain(&name, HostDrain::No).await.map_err(ApiError::from);
+    let hosts = set_drain(&app, &actor, &name, HostDrain::No).await;
     app.audit().record(&actor, AuditAction::WorkerResume, &name, "", &hosts);
     hosts?;
     list_named(&app, &name).await
+}
+
+async fn set_drain(app: &AppState, actor: &Actor, name: &str, drain: HostDrain) -> Result<Vec<HostRecord>, ApiError> {
+    check_rights(actor, name)?;
+    Ok(app.jobs().set_host_drain(name, drain).await?)
+}
+
+/// Hosts belong to no project, so that a key that is limited to projects does not manage them.
+fn check_rights(actor: &Actor, host: &str) -> Result<(), ApiError> {
+    Ok(actor.rights.check(AccessAction::ManageWorkers, host, None)?)
 }
 
 /// Returns the hosts of this name. Administrators see the jobs of all projects.

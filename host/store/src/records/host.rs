@@ -3,7 +3,6 @@
 //! A host registers when it starts and renews its row every [`HOST_RENEWAL_INTERVAL`]. All times are those of the clock of
 //! leases. A row that was not renewed for [`HOST_LOST_MS`] is listed as lost, and is removed after [`HOST_REMOVED_MS`].
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::SchedulingRequest;
+use super::host_labels::HostLabels;
 use crate::error::RecordError;
 
 /// Time between two renewals of a host's row.
@@ -20,14 +20,6 @@ pub const HOST_RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) const HOST_LOST_MS: u64 = 25_000;
 /// Milliseconds without a renewal after which a host is forgotten.
 pub(super) const HOST_REMOVED_MS: u64 = 24 * 3600 * 1000;
-
-/// Labels of a host, or those that a job or a pool requires of it: `gpu=a100`.
-pub type HostLabels = BTreeMap<String, String>;
-
-/// Returns labels for people: `gpu=a100, zone=1`.
-pub fn format_labels(labels: &HostLabels) -> String {
-    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
-}
 
 /// The kind of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +90,8 @@ pub struct HostOffer {
     pub reserve: HostReserve,
     /// The names of its devices: `cpu`, `vulkan:0`. `None` if it does not know them, and jobs name any.
     pub devices: Option<Vec<String>>,
+    /// Whether one of them is a GPU, and not a software adapter.
+    pub has_gpu: bool,
     /// Thousandths of slots of all its pools.
     pub slots_milli: u32,
     /// The version of its program.
@@ -112,8 +106,8 @@ impl HostOffer {
         let mut add = |name: &str, value: &str| {
             labels.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         };
-        if let Some(devices) = &self.devices {
-            add("device", if devices.iter().any(|device| device != "cpu") { "gpu" } else { "cpu" });
+        if self.devices.is_some() {
+            add("device", if self.has_gpu { "gpu" } else { "cpu" });
         }
         add("preemptible", if self.preemptible { "true" } else { "false" });
         labels

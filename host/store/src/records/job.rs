@@ -3,7 +3,8 @@
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{HostLabels, JobOrders, JobState, PausePoint, RoomClaim, StateReason};
+use super::host_labels::HostLabels;
+use super::{JobOrders, JobState, PausePoint, RoomClaim, StateReason};
 use crate::rights::AccessRights;
 
 /// A job to submit.

@@ -54,7 +54,7 @@ pub(super) fn with_engines(
     Ok(jobs)
 }
 
-/// Returns the settings of the workers of a pool: the pool as one of their own host, and the queues that use it.
+/// Returns the settings of the workers of a pool: the pool as one of their host, and the queues that use it.
 fn worker_settings(config: &SchedulerConfig, name: &str, joined: &WorkerJobSettings) -> WorkerJobSettings {
     let pool = config.pools.get(name);
     let own = WorkerPoolSettings {

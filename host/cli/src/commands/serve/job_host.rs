@@ -74,6 +74,11 @@ impl JobHostParts<'_> {
     }
 }
 
+/// Returns whether one of the devices is a GPU. Software adapters compute on the processor.
+pub(in crate::commands) fn has_gpu(devices: &[DeviceInfo]) -> bool {
+    devices.iter().any(|device| device.name != "cpu" && !device.software)
+}
+
 /// Is called with the devices of the machine when they were found.
 pub(super) type DevicesFound = Arc<dyn Fn(&[DeviceInfo]) + Send + Sync>;
 
@@ -83,7 +88,8 @@ pub(super) fn report_devices(is_shared: bool, jobs: &JobService) -> DevicesFound
     let jobs = jobs.clone();
     Arc::new(move |devices| {
         if is_shared && !devices.is_empty() {
-            jobs.set_host_devices(devices.iter().map(|device| device.name.clone()).collect());
+            let names = devices.iter().map(|device| device.name.clone()).collect();
+            jobs.set_host_devices(names, has_gpu(devices));
         }
     })
 }

@@ -13,6 +13,7 @@ use saggar_store::records::{HostKind, HostOffer, HostReserve};
 
 use crate::args::WorkerOfferArgs;
 use crate::commands::devices::{PROBE_TIME_MAX, query_devices};
+use crate::commands::serve::job_host;
 use crate::exit::CliError;
 
 /// Reads the settings of jobs from the environment. Without them, there is the queue `default` with one slot.
@@ -97,6 +98,7 @@ pub(super) fn host_offer(offer: &WorkerOfferArgs, program: &Path) -> HostOffer {
         tracing::warn!(?ended, "only the device cpu is used, because a driver hangs or crashes; see `saggar doctor`");
         Vec::new()
     });
+    let has_gpu = job_host::has_gpu(&devices);
     let mut devices: Vec<String> = devices.into_iter().map(|device| device.name).collect();
     if devices.is_empty() {
         devices.push("cpu".to_owned());
@@ -108,6 +110,7 @@ pub(super) fn host_offer(offer: &WorkerOfferArgs, program: &Path) -> HostOffer {
         preemptible: offer.preemptible,
         reserve: offer.reserve.unwrap_or(implied),
         devices: Some(devices),
+        has_gpu,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..HostOffer::default()
     }

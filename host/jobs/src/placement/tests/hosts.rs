@@ -9,8 +9,9 @@ fn labels(pairs: &[(&str, &str)]) -> HostLabels {
 }
 
 fn offer(pairs: &[(&str, &str)], devices: &[&str]) -> HostOffer {
-    let devices = devices.iter().map(|device| (*device).to_owned()).collect();
-    HostOffer { labels: labels(pairs), devices: Some(devices), slots_milli: 1000, ..HostOffer::default() }
+    let devices: Vec<String> = devices.iter().map(|device| (*device).to_owned()).collect();
+    let has_gpu = devices.len() > 1;
+    HostOffer { labels: labels(pairs), devices: Some(devices), has_gpu, slots_milli: 1000, ..HostOffer::default() }
 }
 
 fn record(name: &str, offer: HostOffer) -> HostRecord {

@@ -15,6 +15,7 @@ fn offer() -> HostOffer {
         preemptible: true,
         reserve: HostReserve::PreemptibleOnly,
         devices: Some(vec!["cpu".to_owned()]),
+        has_gpu: false,
         slots_milli: 1500,
         version: "1".to_owned(),
     }
