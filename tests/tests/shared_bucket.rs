@@ -181,7 +181,7 @@ fn aliases_settings_and_removals_of_one_server_are_followed_by_the_other() {
     // The other server promotes a version of its own at once, and the first one follows.
     b.saggar_ok(&["models", "promote", "net", "2"]);
     follow("the next promotion", a, &|server| serving(server) == Some(2));
-    let config = json!({ "queue": { "max": 7 } });
+    let config = json!({ "queue": { "capacity": 7 } });
     let answer = b.request("PUT", "/api/v1/models/net/config", HttpPayload::Json(&config));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let queue = |server: &ServerProcess| server.get("/api/v1/models/net/config")["queue"].clone();
@@ -222,7 +222,7 @@ fn a_server_that_has_not_fetched_a_version_keeps_its_alias_and_serves_the_versio
     });
     assert_eq!((&model["serving"], &model["state"]), (&json!(1), &json!("READY")), "{model}");
     // A command looks at the versions again, and the alias stays.
-    b.saggar_ok(&["models", "load", "net@1"]);
+    b.saggar_ok(&["models", "load", "net", "1"]);
     assert_eq!(b.get("/api/v1/models/net")["aliases"]["stable"], 2);
     proxy.heal();
     b.wait_for("the version", |server| (server.get("/api/v1/models/net")["serving"] == 2).then_some(()));
