@@ -178,10 +178,10 @@ fn aliases_settings_and_removals_of_one_server_are_followed_by_the_other() {
     a.saggar_ok(&["models", "promote", "net", "1"]);
     assert_eq!(serving(a), Some(1), "{}", a.get("/api/v1/models/net"));
     follow("the promotion", b, &|server| serving(server) == Some(1));
-    // The other server promotes a version of its own at once, and the first one follows.
+    // The other server promotes another version at once, and the first one follows.
     b.saggar_ok(&["models", "promote", "net", "2"]);
     follow("the next promotion", a, &|server| serving(server) == Some(2));
-    let config = json!({ "queue": { "max": 7 } });
+    let config = json!({ "queue": { "capacity": 7 } });
     let answer = b.request("PUT", "/api/v1/models/net/config", HttpPayload::Json(&config));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let queue = |server: &ServerProcess| server.get("/api/v1/models/net/config")["queue"].clone();
@@ -222,7 +222,7 @@ fn a_server_that_has_not_fetched_a_version_keeps_its_alias_and_serves_the_versio
     });
     assert_eq!((&model["serving"], &model["state"]), (&json!(1), &json!("READY")), "{model}");
     // A command looks at the versions again, and the alias stays.
-    b.saggar_ok(&["models", "load", "net@1"]);
+    b.saggar_ok(&["models", "load", "net", "1"]);
     assert_eq!(b.get("/api/v1/models/net")["aliases"]["stable"], 2);
     proxy.heal();
     b.wait_for("the version", |server| (server.get("/api/v1/models/net")["serving"] == 2).then_some(()));
@@ -250,4 +250,30 @@ fn secrets_are_those_of_all_servers_with_the_key_and_sealed_in_the_database() {
     let output = command.env("SAGGAR_SECRETS_KEY", "short").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("openssl rand -hex 32") && !said.contains("short"), "{said}");
+}
+
+#[test]
+fn a_job_of_a_killed_server_continues_on_another_one_with_equal_weights_and_both_logs() {
+    let Some(mut shared) = BucketServers::start() else { return };
+    shared.servers[0].push_digits();
+    let calm = submit_training(&shared.servers[0], "calm");
+    assert_eq!(shared.servers[1].wait_for_job(&calm)["state"], "SUCCEEDED");
+    let job = submit_training(&shared.servers[1], "shaken");
+    let owner = shared.wait_for_owner();
+    let first = shared.servers[1 - owner].wait_for("a checkpoint", |server| {
+        let log = server.saggar_ok(&["logs", &job]);
+        log.contains("checkpoint @").then_some(log)
+    });
+    shared.servers.remove(owner).kill_and_wait();
+    let other = &shared.servers[0];
+    assert_eq!(other.wait_for_job(&job)["state"], "SUCCEEDED");
+    let attempts = other.get(&format!("/api/v1/jobs/{job}"))["attempts"].clone();
+    assert_eq!((attempts.as_array().map(Vec::len), &attempts[0]["reason"]), (Some(2), &json!("HOST_LOST")));
+    let log = other.saggar_ok(&["logs", &job, "--attempt", "1"]);
+    assert!(log.starts_with(&first), "the lines of the killed server: {log}");
+    assert!(other.saggar_ok(&["logs", &job]).contains("resumed from checkpoint @"));
+    for model in ["calm", "shaken"] {
+        other.wait_for_version(model, 1);
+    }
+    assert_eq!(other.weights_digest("calm"), other.weights_digest("shaken"));
 }

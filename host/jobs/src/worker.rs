@@ -58,7 +58,7 @@ use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
 pub use locations::WorkerLocations;
 use lost_device::{DeviceWatch, kill_own_process};
-use lost_worker::{restore_error, worker_lost_error};
+use lost_worker::{data_failure, restore_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
@@ -453,7 +453,7 @@ impl WorkerAttempt<'_> {
                     ColumnarDataset::from_output(home, id, path.as_deref())
                 }
             };
-            let dataset = dataset.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?;
+            let dataset = dataset.map_err(|error| data_failure("BAD_DATASET", &error))?;
             datasets.insert(mount.mount.clone(), Arc::new(dataset));
         }
         Ok(datasets)

@@ -235,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn every_version_that_is_named_can_be_missing() {
+        let mut plan = desired_state();
+        plan.held.insert(11);
+        plan.push_former_default(12);
+        plan.last_default = Some(13);
+        plan.shadow = Some(ShadowPolicy { to: "14".to_owned(), percent: 1 });
+        let named = plan.versions();
+        assert!([4, 11, 12, 13, 14].iter().all(|version| named.contains(version)), "{named:?}");
+        assert!(plan.forget_missing(|version| !named.contains(&version)));
+        assert!(plan.versions().is_empty(), "{plan:?}");
+    }
+
+    #[test]
     fn a_former_default_is_stored_once() {
         let mut plan = DesiredState::default();
         for version in [1, 2, 1, 3] {

@@ -18,7 +18,6 @@ use crate::records::JobLease;
 
 mod local;
 mod objects;
-mod recorded_log;
 #[cfg(test)]
 mod tests;
 

@@ -313,14 +313,6 @@ fn check_name(model: &str) -> Result<(), ModelError> {
     Err(ModelError::BadName { name: model.to_owned() })
 }
 
-/// Returns the versions of all models under a directory, as [`ModelRegistry::scan`] does.
-///
-/// # Errors
-/// The same as there.
-pub fn scan(models_dir: &Path) -> Result<Vec<ScannedVersion>, ModelError> {
-    ModelRegistry::new(models_dir).scan()
-}
-
 /// Verifies a version's directory: manifest, sizes, digests, and the header of the weights.
 ///
 /// # Errors

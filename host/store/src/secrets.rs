@@ -18,6 +18,7 @@ use crate::projects::{self, ProjectsError};
 use crate::records::DocumentRecords;
 use crate::rights::{AccessAction, AccessRights};
 use crate::shared_file::{SealingKey, SharedFile, SharedFileError};
+use crate::state_dir::StateDir;
 use crate::versions;
 
 /// A stored secret. One without projects is stored as its value alone, which is also the format of earlier builds.
@@ -102,6 +103,13 @@ impl From<SharedFileError> for SecretError {
             SharedFileError::Store(error) => SecretError::Store(error),
             error => SecretError::Shared(error),
         }
+    }
+}
+
+impl StateDir {
+    /// Returns the store of secrets that jobs can be granted.
+    pub fn secrets(&self) -> SecretStore {
+        SecretStore::new(self.root().join("secrets.json"))
     }
 }
 

@@ -17,7 +17,6 @@ use crate::keys::{KeyFile, KeyUsageFile};
 use crate::limits::{INHERITED_LOCK_WAIT_MAX, LOCK_POLL_INTERVAL};
 use crate::objects::BlockingObjects;
 use crate::records::LogRecords;
-use crate::secrets::SecretStore;
 
 /// The state directory of one installation.
 ///
@@ -237,11 +236,6 @@ impl StateDir {
     /// Returns the directory of uploads that are not committed yet.
     pub fn uploads(&self) -> PathBuf {
         self.root.join("uploads")
-    }
-
-    /// Returns the store of secrets that jobs can be granted.
-    pub fn secrets(&self) -> SecretStore {
-        SecretStore::new(self.root.join("secrets.json"))
     }
 
     /// Returns the file of the clients' keys.

@@ -11,6 +11,7 @@ use saggar_store::dataset::DatasetInfo;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use saggar_store::{DatasetStore, Digest, StateDir};
 
+use super::lost_worker::data_failure;
 use super::rights::JobRights;
 use super::{AttemptFailure, WorkerAttempt};
 use crate::protocol::WorkerEvent;
@@ -48,7 +49,7 @@ impl WorkerAttempt<'_> {
             // It exists, and whether it can be read was checked when the job was submitted.
             DataStepSource::Version(existing) => DatasetStore::of_home(home)
                 .info(&step.dataset, existing.version)
-                .map_err(|error| AttemptFailure::permanent(BAD_DATASET, error))?,
+                .map_err(|error| data_failure(BAD_DATASET, &error))?,
         };
         let reference = format!("{}/{}", made.name, made.version);
         for note in &made.notes {
@@ -75,7 +76,7 @@ impl WorkerAttempt<'_> {
         let now_ms = SystemClock.now_ms();
         let datasets = DatasetStore::of_home(home);
         let made = datasets.ingest_output(&step.dataset, home, id, output.path.as_deref(), now_ms, reserve);
-        made.map_err(|error| AttemptFailure::permanent(BAD_DATASET, error))
+        made.map_err(|error| data_failure(BAD_DATASET, &error))
     }
 
     fn ingest_fetched(
@@ -87,7 +88,8 @@ impl WorkerAttempt<'_> {
         let failed = |error: &dyn std::fmt::Display| AttemptFailure::permanent(BAD_DATASET, error);
         let sha256: Digest = fetch.sha256.to_ascii_lowercase().parse().map_err(|error| failed(&error))?;
         let datasets = DatasetStore::of_home(home);
-        if let Some(info) = datasets.find_fetched(&step.dataset, &sha256).map_err(|error| failed(&error))? {
+        let found = datasets.find_fetched(&step.dataset, &sha256);
+        if let Some(info) = found.map_err(|error| data_failure(BAD_DATASET, &error))? {
             self.log("the file is a version of the dataset already; it is not fetched again".to_owned());
             return Ok(info);
         }
@@ -104,7 +106,7 @@ impl WorkerAttempt<'_> {
         let room = RefCell::new(self.storage_guard(home));
         let reserve = |bytes| room.borrow_mut().reserve(bytes);
         let made = datasets.ingest_fetched(&step.dataset, &content, &sha256, SystemClock.now_ms(), reserve);
-        made.map_err(|error| failed(&error))
+        made.map_err(|error| data_failure(BAD_DATASET, &error))
     }
 
     fn storage_guard(&self, home: &StateDir) -> StorageGuard {

@@ -20,6 +20,7 @@ use super::initial_state::find_initial_state;
 use super::lease_guard::end_fenced;
 use super::log_placeholders::LogPlaceholders;
 use super::logged_items::LoggedItemWriter;
+use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
 use super::rights::JobRights;
@@ -298,7 +299,7 @@ impl JobContext for WorkerJobContext {
         self.check_ownership()?;
         let published = self.parts.models.publish(&publication).map_err(|error| {
             self.parts.rights.release_model(model);
-            PluginError::job(error.to_string())
+            storage_error(&error, error.to_string())
         })?;
         let version = published.version;
         self.parts.channel.send(&WorkerEvent::Published { model: model.to_owned(), version });
@@ -314,7 +315,7 @@ impl JobContext for WorkerJobContext {
         self.check_ownership()?;
         let room = self.parts.room.reserve(data.len() as u64);
         let written = room.and_then(|()| self.parts.home.job_files().write_output(&self.parts.start.job, path, data));
-        written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;
+        written.map_err(|error| storage_error(&error, format!("output `{path}`: {error}")))?;
         let line = format!("wrote output/{path} ({} bytes)", data.len());
         self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
         Ok(())

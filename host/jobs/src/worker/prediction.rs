@@ -24,6 +24,7 @@ use saggar_tensor::Descriptor;
 use super::AttemptFailure;
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
+use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::rights::JobRights;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
@@ -190,8 +191,8 @@ impl PredictionAttempt<'_> {
         let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
         self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
         self.control.lease.wait_until_sure();
-        self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file).map_err(|error| lost(&error))?;
-        Ok(())
+        let written = self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file);
+        Ok(written.map_err(|error| storage_error(&error, format!("output `{PREDICTIONS_FILE}`: {error}")))?)
     }
 
     /// Stores the answers as a version of the requested dataset. Identical content creates no second version.

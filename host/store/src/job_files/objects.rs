@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::{AttemptLog, JobFiles, check_job, recorded_log};
+use super::{AttemptLog, JobFiles, check_job};
 use crate::digest::Digest;
 use crate::durable::{self, disk};
 use crate::error::StoreError;
@@ -26,6 +26,8 @@ use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 use crate::outputs::{OUTPUT_FOLDER, OutputFile, is_output_path};
 use crate::records::{JobLease, LogRecords};
 use crate::versions::fetch_cache::FetchCache;
+
+mod recorded_log;
 
 /// Bytes of a log that are appended before they become a chunk without a flush.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -52,12 +54,12 @@ impl ObjectJobFiles {
     }
 
     /// Returns the bytes of a log that are in the object store.
-    pub(super) fn stored_log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
+    fn stored_log_bytes(&self, job: &str, attempt: u32) -> io::Result<u64> {
         Ok(self.chunks(&log_folder(job, attempt))?.last().map_or(0, |(first, bytes)| first + bytes))
     }
 
     /// Stores a chunk of a log that is not there yet.
-    pub(super) fn store_chunk(&self, folder: &str, first_byte: u64, bytes: Vec<u8>) -> io::Result<()> {
+    fn store_chunk(&self, folder: &str, first_byte: u64, bytes: Vec<u8>) -> io::Result<()> {
         let name = chunk_name(folder, first_byte);
         let (object, content) = (name.clone(), Bytes::from(bytes));
         let put = self.objects.wait(|objects| async move { objects.create_unique(&object, content).await });
@@ -124,7 +126,7 @@ fn logged_item_name(job: &str, key: &LoggedKey) -> String {
     format!("jobs/{job}/{LOGGED_FOLDER}/{}", key.file_name())
 }
 
-pub(super) fn log_folder(job: &str, attempt: u32) -> String {
+fn log_folder(job: &str, attempt: u32) -> String {
     format!("jobs/{job}/attempt-{attempt}")
 }
 

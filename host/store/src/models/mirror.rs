@@ -21,6 +21,22 @@ impl ModelRegistry {
         Ok(mirror.synchronize(&|dir| check_sizes(dir).is_ok() && verify(dir).is_ok())?)
     }
 
+    /// Fetches a version, or the newest one, if another server has just published it. Does nothing without a bucket.
+    ///
+    /// # Errors
+    /// Returns `BadName`; `Store` if the bucket does not answer.
+    pub fn fetch(&self, model: &str, version: Option<u64>) -> Result<(), ModelError> {
+        check_name(model)?;
+        if !self.is_mirrored() {
+            return Ok(());
+        }
+        let newest = || Ok::<_, ModelError>(self.versions.versions(model)?.last().copied());
+        match version.map_or_else(newest, |version| Ok(Some(version)))? {
+            Some(version) => self.version_dir(model, version).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Returns whether a version that this machine does not have was removed. With a bucket, this machine may only not have
     /// fetched it yet.
     ///

@@ -27,7 +27,8 @@ pub trait DocumentRecords: std::fmt::Debug + Send + Sync {
     /// Returns `Database`.
     fn document_revisions(&self, prefix: &str) -> Result<BTreeMap<String, u64>, RecordError>;
 
-    /// Replaces a document if it still has this revision, where 0 means that it does not exist. Returns whether it did.
+    /// Replaces a document if it still has this revision, where 0 means that it does not exist. Returns whether it did. Its
+    /// name is one or more names, separated by `/`.
     ///
     /// # Errors
     /// Returns `Invalid` if the name or the text is not valid; `Database`.

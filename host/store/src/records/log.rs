@@ -28,7 +28,7 @@ pub trait LogRecords: std::fmt::Debug + Send + Sync {
     /// Returns `Database`.
     fn log_chunks(&self, job: &str, attempt: u32, range: Range<u64>) -> Result<Vec<LogChunk>, RecordError>;
 
-    /// Returns the bytes of a log that are in chunks, or `None` if there are none.
+    /// Returns the range of a log's bytes that is in chunks, or `None` if the log has no chunk.
     ///
     /// # Errors
     /// Returns `Database`.

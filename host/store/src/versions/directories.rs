@@ -67,7 +67,7 @@ impl VersionDirectories {
         self.sync_versions(name).map(|()| true)
     }
 
-    /// Renames a version, so that it is none any more, and returns its new path.
+    /// Renames a version's directory, so that it is not a version any more, and returns its new path.
     pub(crate) fn set_aside(&self, name: &str, version: u64) -> Result<PathBuf, StoreError> {
         let _lock = NameLock::acquire(&self.root, name)?;
         let directory = self.directory(name, version);

@@ -115,15 +115,17 @@ impl FetchCache {
             }
         }
         versions.sort();
-        let mut kept = versions.iter().map(|(_, bytes, _)| bytes).sum::<u64>().saturating_add(bytes);
+        let mut retained_bytes = versions.iter().map(|(_, bytes, _)| bytes).sum::<u64>().saturating_add(bytes);
         while let Some((age, freed, path)) = versions.pop() {
             let free = durable::free_bytes(&self.root).unwrap_or(u64::MAX);
-            if age < FETCHED_AGE_MIN || (kept <= self.bytes_max && free >= bytes.saturating_add(DISK_RESERVE_BYTES)) {
+            if age < FETCHED_AGE_MIN
+                || (retained_bytes <= self.bytes_max && free >= bytes.saturating_add(DISK_RESERVE_BYTES))
+            {
                 return;
             }
             if !is_locked(&path) {
                 self.remove(&path);
-                kept = kept.saturating_sub(freed);
+                retained_bytes = retained_bytes.saturating_sub(freed);
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::error::StoreError;
 /// The permissions of fetched files, less the umask: those of a version that is published here.
 const FILE_MODE: u32 = 0o666;
 
-/// The files that make a name one without versions: whoever removes the name removes these first.
+/// Files that can be all that a name has. A removal of the name removes them first.
 const KEPT_FILES: [&str; 2] = ["model.json", "serving.json"];
 
 /// A version: its name and number.

@@ -238,6 +238,10 @@ impl ObjectVersions {
         files.sort_by(|a, b| a.0.cmp(&b.0));
         for (path, _) in files.iter().filter(|(_, kind)| kind.is_file()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // Temporary files of the preparation are no part of the version.
+            if name.starts_with('.') {
+                continue;
+            }
             if name == MANIFEST_FILE {
                 let text = String::from_utf8(disk::read(path).map_err(StoreError::io(path))?);
                 index.manifest = text.ok().filter(|text| text.len() <= INDEXED_MANIFEST_BYTES_MAX);

@@ -1,7 +1,7 @@
 //! Resolves what a job begins with: checkpoints of other jobs, and versions of models.
 
 use saggar_jobs::{CheckpointSelector, InitFrom};
-use saggar_store::models::{ScannedVersion, VersionCompleteness, scan};
+use saggar_store::models::{ScannedVersion, VersionCompleteness};
 use saggar_store::records::JobRecord;
 use saggar_store::{AccessAction, CheckpointInfo};
 
@@ -36,7 +36,15 @@ pub(crate) async fn find_model_version(
     model: &str,
     version: Option<u64>,
 ) -> Result<ScannedVersion, ApiError> {
-    let found = app.run_blocking(|parts| scan(&parts.models_dir)).await?;
+    let name = model.to_owned();
+    let found = app.run_blocking(move |parts| {
+        let models = parts.model_registry();
+        if let Err(error) = models.fetch(&name, version) {
+            tracing::warn!(model = name, %error, "versions of other servers are not known");
+        }
+        models.scan()
+    });
+    let found = found.await?;
     let fits = |it: &ScannedVersion| {
         it.name == model
             && it.state == VersionCompleteness::Complete

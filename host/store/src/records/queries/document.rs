@@ -20,7 +20,7 @@ impl<E: RecordsEngine> DocumentRecords for E {
     }
 
     fn replace_document(&self, name: &str, revision: u64, text: &str) -> Result<bool, RecordError> {
-        field_rules::check_name("document", name)?;
+        name.split('/').try_for_each(|part| field_rules::check_name("document", part))?;
         if text.len() as u64 > DOCUMENT_BYTES_MAX || text.contains('\0') {
             let (field, expected) = ("document", "must be a text of at most 16 MiB without the character NUL");
             return Err(RecordError::Invalid { field, value: name.to_owned(), expected });

@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::objects::{ObjectJobFiles, log_folder};
-use super::{AttemptLog, JobFiles};
+use super::{AttemptLog, JobFiles, ObjectJobFiles, log_folder};
 use crate::records::{JobLease, LogRecords};
 
 /// Bytes of a log that are appended before they are recorded without a flush.
