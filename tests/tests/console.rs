@@ -111,7 +111,9 @@ fn the_console_lists_jobs_datasets_and_devices() {
     }
     let home = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(home.path());
-    for name in ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview", "graph", "workers"] {
+    for name in
+        ["jobs", "job", "data", "experiments", "pipelines", "sweeps", "comparison", "overview", "graph", "workers"]
+    {
         check(name, &server, home.path(), &[]);
     }
 }

@@ -110,15 +110,18 @@ fn a_joined_worker_is_listed_within_10_seconds_and_runs_jobs_of_the_server() {
     println!("listed {:.1} s after its start", took.as_secs_f64());
     assert!(took < JOIN_MAX, "{took:?}");
     let listed = cluster.listed("w1").unwrap();
-    assert_eq!((&listed["kind"], &listed["slots"], &listed["reserve"]), (&json!("worker"), &json!(2.0), &json!("none")));
+    assert_eq!(
+        (&listed["kind"], &listed["slots"], &listed["reserve"]),
+        (&json!("worker"), &json!(2.0), &json!("none"))
+    );
     assert_eq!(listed["labels"]["gpu"], "a100");
     assert_eq!(listed["labels"]["preemptible"], "false");
     assert_eq!(cluster.listed("a").unwrap()["kind"], "server");
     let table = cluster.server.saggar_ok(&["ps", "--workers"]);
     assert!(table.contains("w1") && table.contains("gpu=a100") && table.contains("0 of 2"), "{table}");
-    cluster.server.wait_for("the gauge", |server| {
-        (server.metric("saggar_hosts{state=\"READY\"}") == Some(2.0)).then_some(())
-    });
+    cluster
+        .server
+        .wait_for("the gauge", |server| (server.metric("saggar_hosts{state=\"READY\"}") == Some(2.0)).then_some(()));
     cluster.server.push_digits();
     let job = cluster.train("digits", &["--label", "gpu=a100"]);
     cluster.wait_until_running(&job, 1);
@@ -183,7 +186,8 @@ fn the_same_project_runs_on_one_machine_on_a_gpu_and_on_several_joined_workers()
         assert_eq!(worker.wait_for_exit(END_MAX).unwrap().code(), Some(0));
     }
     let began = Instant::now();
-    let gpu = WorkerProcess::join_on(&cluster.server, &cluster.key, &cluster.home("gpu"), &cluster.home("a"), "vulkan:0");
+    let gpu =
+        WorkerProcess::join_on(&cluster.server, &cluster.key, &cluster.home("gpu"), &cluster.home("a"), "vulkan:0");
     let listed = cluster.wait_for_worker("gpu", |listed| listed["state"] == "READY");
     assert!(began.elapsed() < JOIN_MAX, "{:?}", began.elapsed());
     assert!(listed["devices"].as_array().unwrap().contains(&json!("vulkan:0")), "{listed} {}", gpu.log());
@@ -200,7 +204,8 @@ fn only_an_administrator_joins_and_only_a_server_with_a_database_is_joined() {
         let output = command.env("SAGGAR_API_KEY", key).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let reader = create_key(&cluster.home("a"), &["reader", "--scope", "jobs:write", "--database", cluster.database.url()]);
+    let reader =
+        create_key(&cluster.home("a"), &["reader", "--scope", "jobs:write", "--database", cluster.database.url()]);
     let refused = cluster.server.wait_for("the new key", |server| {
         let (code, said) = join(server.url(), &reader);
         said.contains("admin").then_some((code, said))
@@ -230,9 +235,9 @@ fn a_training_continues_with_equal_weights_when_its_worker_is_stopped_or_killed(
     let calm = cluster.train("calm", &[]);
     assert_eq!(cluster.server.wait_for_job(&calm)["state"], "SUCCEEDED");
     let mut take_owner = || {
-        let owner = cluster.server.wait_for("the owner", |_| {
-            workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1)
-        });
+        let owner = cluster
+            .server
+            .wait_for("the owner", |_| workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1));
         workers.remove(owner)
     };
     let job = cluster.train("shaken", &[]);
@@ -247,9 +252,9 @@ fn a_training_continues_with_equal_weights_when_its_worker_is_stopped_or_killed(
     assert_eq!(cluster.reasons(&job)[0], "HOST_SHUTDOWN");
     workers.push(cluster.join("w3", &[]));
     let mut take_owner = || {
-        let owner = cluster.server.wait_for("the owner", |_| {
-            workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1)
-        });
+        let owner = cluster
+            .server
+            .wait_for("the owner", |_| workers.iter().position(|worker| worker_processes(worker.pid()).len() == 1));
         workers.remove(owner)
     };
     let owner = take_owner();

@@ -287,7 +287,9 @@ pub enum JobError {
     )]
     NoWorkers,
     /// A host of another version asks for the settings of a worker.
-    #[error("the worker has version {version:.64}, and the server {server}; install the server's version on the worker")]
+    #[error(
+        "the worker has version {version:.64}, and the server {server}; install the server's version on the worker"
+    )]
     WorkerVersion {
         /// The worker's version.
         version: String,

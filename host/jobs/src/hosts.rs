@@ -41,7 +41,11 @@ impl JobService {
     /// Sets the devices of this host, when they were found, and whether one is a GPU. Jobs that need others are not placed
     /// here.
     pub fn set_host_devices(&self, devices: Vec<String>, has_gpu: bool) {
-        self.set_host_offer(HostOffer { devices: Some(devices), has_gpu, ..HostOffer::clone(&self.shared.host_offer()) });
+        self.set_host_offer(HostOffer {
+            devices: Some(devices),
+            has_gpu,
+            ..HostOffer::clone(&self.shared.host_offer())
+        });
     }
 
     /// Returns a receiver of whether this host is drained: it takes no jobs and runs none.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saggar_store::records::{
-    ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption, PlacementState, QueuedJob,
-    StateReason,
+    ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
+    PlacementState, QueuedJob, StateReason,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -120,8 +120,7 @@ pub(crate) async fn claim_among(
             let PlacementState { waiting, running, spent } = state;
             let waiting: Vec<QueuedJob> = waiting.iter().filter(|job| is_considered(job)).cloned().collect();
             let (waiting, server, host) = (&waiting[..], &server, &*host);
-            let input =
-                PlacementInput { layout: &config, waiting, running, spent, now_ms, server, host, hosts: &[] };
+            let input = PlacementInput { layout: &config, waiting, running, spent, now_ms, server, host, hosts: &[] };
             let mut placements = JobPlacements::default();
             for (job, decision) in waiting.iter().zip(placement::place_jobs(&input)) {
                 match decision {

@@ -49,8 +49,8 @@ pub use job::{
     UsageTotal,
 };
 pub use lease::{
-    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim, PlacedJob,
-    PlacedPreemption, PlacementState, ROOM_CLAIM_MS, ServerIdentity,
+    DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
+    PlacedJob, PlacedPreemption, PlacementState, ROOM_CLAIM_MS, ServerIdentity,
 };
 pub use membership::{JobMembership, StepMembership, TrialMembership};
 pub use orders::{JobOrder, JobOrders, RoomClaim};

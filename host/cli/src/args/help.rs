@@ -240,7 +240,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("cost", &["saggar cost digits-7 digits-8 --rate 0.65/h"]),
     (
         "worker",
-        &["saggar worker join https://server.example.com:5000 --key sgr_... --label gpu=a100", "saggar worker drain gpu-1"],
+        &[
+            "saggar worker join https://server.example.com:5000 --key sgr_... --label gpu=a100",
+            "saggar worker drain gpu-1",
+        ],
     ),
     (
         "worker join",

@@ -51,11 +51,7 @@ fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
     SchedulingRequest { queue: queue.to_owned(), device: device.to_owned(), ..SchedulingRequest::default() }
 }
 
-fn input<'a>(
-    layout: &'a SchedulerConfig,
-    waiting: &'a [QueuedJob],
-    running: &'a [ActiveJob],
-) -> PlacementInput<'a> {
+fn input<'a>(layout: &'a SchedulerConfig, waiting: &'a [QueuedJob], running: &'a [ActiveJob]) -> PlacementInput<'a> {
     PlacementInput { layout, waiting, running, spent: &[], now_ms: 0, server: &HERE, host: &OFFER, hosts: &[] }
 }
 
@@ -190,8 +186,7 @@ fn jobs_over_a_quota_wait_instead_of_failing() {
     let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
     let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
     let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
-    let situation =
-        PlacementInput { spent: &spent, ..input(&layout, &jobs, &runs) };
+    let situation = PlacementInput { spent: &spent, ..input(&layout, &jobs, &runs) };
     assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
     assert_eq!(jobs_over_budget(&situation), ["r"]);
     let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
@@ -209,9 +204,7 @@ fn a_failed_job_waits_for_its_backoff() {
     let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
     let layout = SchedulerConfig::single_queue(1);
     let jobs = [late, waiting("b", SchedulingRequest::default())];
-    let at = |now_ms| {
-        place_jobs(&PlacementInput { now_ms, ..input(&layout, &jobs, &[]) })
-    };
+    let at = |now_ms| place_jobs(&PlacementInput { now_ms, ..input(&layout, &jobs, &[]) });
     assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
     assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }

@@ -5,8 +5,7 @@ use saggar_store::AccessAction;
 use super::{
     compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys, logged_items,
     logs, model_bundles, model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins,
-    projects, queues, quota, schedules, secrets, sweeps, version_detail, version_graph, versions,
-    workers,
+    projects, queues, quota, schedules, secrets, sweeps, version_detail, version_graph, versions, workers,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};

@@ -132,12 +132,7 @@ pub(crate) async fn resume(
     list_named(&app, &name).await
 }
 
-async fn set_drain(
-    app: &AppState,
-    actor: &Actor,
-    name: &str,
-    drain: HostDrain,
-) -> Result<Vec<HostRecord>, ApiError> {
+async fn set_drain(app: &AppState, actor: &Actor, name: &str, drain: HostDrain) -> Result<Vec<HostRecord>, ApiError> {
     check_rights(actor, name)?;
     Ok(app.jobs().set_host_drain(name, drain).await?)
 }

@@ -13,8 +13,8 @@ use saggar_metrics::MetricsRegistry;
 use saggar_store::records::HostOffer;
 use saggar_store::{ObjectStorage, StateDir};
 
-use super::shared_records::{self, ServerRecords};
 use super::object_storage;
+use super::shared_records::{self, ServerRecords};
 use crate::args::DatabaseArgs;
 use crate::exit::CliError;
 

@@ -69,11 +69,7 @@ impl ShutdownWatch {
     }
 }
 
-async fn run_shutdown(
-    watch: ShutdownWatch,
-    max: Duration,
-    running: impl FnOnce() -> Vec<String> + Send + 'static,
-) {
+async fn run_shutdown(watch: ShutdownWatch, max: Duration, running: impl FnOnce() -> Vec<String> + Send + 'static) {
     let ShutdownWatch { shutdown, input_ends, waits } = watch;
     let mut signals = match ShutdownSignals::install() {
         Ok(signals) => signals,

@@ -34,7 +34,8 @@ pub(super) fn join(args: &WorkerJoinArgs, client: &ApiClient) -> Result<(), CliE
     };
     let settings: WorkerSettingsDocument = client.post("/api/v1/workers/join", RequestBody::json(&request))?;
     tracing::info!(server = args.url, "the server gave its settings to this host");
-    let program = std::env::current_exe().map_err(|error| CliError::new(exit::UNEXPECTED, "program", error.to_string()))?;
+    let program =
+        std::env::current_exe().map_err(|error| CliError::new(exit::UNEXPECTED, "program", error.to_string()))?;
     let mut command = Command::new(program);
     command.args(["worker", "host"]).args(offer_arguments(&args.offer));
     if let Some(name) = &args.name {

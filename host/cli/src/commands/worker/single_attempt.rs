@@ -23,9 +23,7 @@ pub(super) fn run(args: &WorkerRunArgs, output: CliOutput) -> Result<i32, CliErr
     })?;
     let report = match ran {
         SingleAttempt::NotQueued(job) => AttemptReport::new(&job, false, 0),
-        SingleAttempt::MustWait(job, reason) => {
-            AttemptReport { reason, ..AttemptReport::new(&job, false, TRY_AGAIN) }
-        }
+        SingleAttempt::MustWait(job, reason) => AttemptReport { reason, ..AttemptReport::new(&job, false, TRY_AGAIN) },
         SingleAttempt::Ran(job) => AttemptReport::new(&job, true, exit_code(&job)),
     };
     if output.json {

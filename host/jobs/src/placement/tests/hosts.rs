@@ -68,10 +68,16 @@ fn the_reason_names_the_missing_labels_and_the_hosts() {
     let here = offer(&[], &["cpu"]);
     let job = waiting("a", labelled(&[("gpu", "a100"), ("zone", "1")]));
     let (code, sentence) = wait_on(&layout, &job, &here, &[]);
-    assert_eq!((code.as_str(), sentence.as_str()), ("NO_MATCHING_HOST", "no host has the labels gpu=a100, zone=1; the hosts are: this one"));
+    assert_eq!(
+        (code.as_str(), sentence.as_str()),
+        ("NO_MATCHING_HOST", "no host has the labels gpu=a100, zone=1; the hosts are: this one")
+    );
     let hosts = [record("a", here.clone()), record("w1", offer(&[("gpu", "t4")], &["cpu"]))];
     let (code, sentence) = wait_on(&layout, &job, &here, &hosts);
-    assert_eq!((code.as_str(), sentence.as_str()), ("NO_MATCHING_HOST", "no host has the labels gpu=a100, zone=1; the hosts are: a, w1 (gpu=t4)"));
+    assert_eq!(
+        (code.as_str(), sentence.as_str()),
+        ("NO_MATCHING_HOST", "no host has the labels gpu=a100, zone=1; the hosts are: a, w1 (gpu=t4)")
+    );
     let fitting = record("w2", offer(&[("gpu", "a100"), ("zone", "1")], &["cpu"]));
     let (code, sentence) = wait_on(&layout, &job, &here, &[fitting.clone(), hosts[1].clone()]);
     assert_eq!((code.as_str(), sentence.as_str()), ("WAITING_FOR_HOST", "a slot of w2"));
@@ -129,16 +135,23 @@ fn a_reserved_host_or_pool_runs_only_preemptible_jobs() {
 fn a_job_is_not_placed_on_a_host_without_its_device() {
     let layout = SchedulerConfig::single_queue(1);
     let (cpu, gpu) = (offer(&[], &["cpu"]), offer(&[], &["cpu", "vulkan:0"]));
-    for (device, on_cpu, on_gpu) in
-        [("auto", true, true), ("cpu", true, true), ("gpu", false, true), ("vulkan:0", false, true), ("vulkan:1", false, false)]
-    {
+    for (device, on_cpu, on_gpu) in [
+        ("auto", true, true),
+        ("cpu", true, true),
+        ("gpu", false, true),
+        ("vulkan:0", false, true),
+        ("vulkan:1", false, false),
+    ] {
         let job = waiting("a", demand_on(DEFAULT_QUEUE, device));
         for (host, starts) in [(&cpu, on_cpu), (&gpu, on_gpu)] {
             assert_eq!(wait_on(&layout, &job, host, &[]).0.is_empty(), starts, "{device}");
         }
     }
     let job = waiting("a", demand_on(DEFAULT_QUEUE, "gpu"));
-    assert_eq!(wait_on(&layout, &job, &cpu, &[record("w1", gpu)]), ("WAITING_FOR_HOST".to_owned(), "a slot of w1".to_owned()));
+    assert_eq!(
+        wait_on(&layout, &job, &cpu, &[record("w1", gpu)]),
+        ("WAITING_FOR_HOST".to_owned(), "a slot of w1".to_owned())
+    );
     assert_eq!(wait_on(&layout, &job, &cpu, &[]).0, "NO_SUCH_DEVICE");
     // A host that does not know its devices places every job, whose attempt then names the missing one.
     assert_eq!(wait_on(&layout, &job, &HostOffer::default(), &[]).0, "");

@@ -6,7 +6,9 @@ use super::{event, host, job, row, usage_totals};
 use crate::error::RecordError;
 use crate::limits::LEASES_REAPED_MAX;
 use crate::records::lease::{LEASE_MS, ROOM_CLAIM_MS};
-use crate::records::session::{RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionError, TransactionResult, params};
+use crate::records::session::{
+    RecordLock, RecordsEngine, SqlDialect, SqlSession, TransactionError, TransactionResult, params,
+};
 use crate::records::{
     DecideLostJob, JobLease, JobOrder, JobOrders, JobRecord, JobState, LeaseRecords, LeaseRenewal, LostJobDecision,
     PlaceJobs, PlacedClaim, PlacedPreemption, PlacementState, RoomClaim, ServerIdentity, StateReason,

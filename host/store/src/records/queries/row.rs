@@ -4,8 +4,8 @@ use crate::records::session::{
     FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
 };
 use crate::records::{
-    ActiveJob, AttemptUsage, HostLabels, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
-    SchedulingRequest, StateReason, SweepState, TrialState,
+    ActiveJob, AttemptUsage, HostLabels, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint,
+    QueuedJob, SchedulingRequest, StateReason, SweepState, TrialState,
 };
 use crate::rights::AccessRights;
 

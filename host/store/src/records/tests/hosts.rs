@@ -78,11 +78,8 @@ fn a_preemption_is_ordered_and_its_server_recorded_with_the_waiting_job(fixture:
     let victim = records.submit(&new_job("p"), 1).unwrap().id;
     records.claim_placed(&server("a"), false, &place_all, 2).unwrap();
     let waiting = records.submit(&new_job("p"), 3).unwrap().id;
-    let preempt = |id: &str, code: &str| PlacedPreemption {
-        id: id.to_owned(),
-        waiting: waiting.clone(),
-        reason: reason(code),
-    };
+    let preempt =
+        |id: &str, code: &str| PlacedPreemption { id: id.to_owned(), waiting: waiting.clone(), reason: reason(code) };
     let place = |_: &PlacementState| JobPlacements {
         start: Vec::new(),
         // A job that has ended meanwhile is left out.
@@ -93,7 +90,10 @@ fn a_preemption_is_ordered_and_its_server_recorded_with_the_waiting_job(fixture:
     let room = RoomClaim { server_id: "a-id".to_owned(), until_ms: 45_004 };
     assert_eq!(records.queued_jobs().unwrap().remove(0).room, Some(room));
     // The claim of a job ends that of its room.
-    assert_eq!(records.claim_placed(&server("b"), false, &place_all, 5).unwrap()[0].claim.job.orders, JobOrders::default());
+    assert_eq!(
+        records.claim_placed(&server("b"), false, &place_all, 5).unwrap()[0].claim.job.orders,
+        JobOrders::default()
+    );
 }
 
 lease_suite! {

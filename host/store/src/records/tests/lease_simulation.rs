@@ -10,8 +10,8 @@ use super::leases::{host_lost, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
-    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState, ReaperGate,
-    ServerIdentity, StateReason,
+    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState,
+    ReaperGate, ServerIdentity, StateReason,
 };
 
 /// Seconds without a renewal after which an owner no longer knows that it is one.

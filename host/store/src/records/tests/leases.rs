@@ -3,7 +3,8 @@
 use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
-    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementState, ServerIdentity,
+    JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementState,
+    ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
