@@ -26,7 +26,7 @@ impl JobService {
     }
 
     /// Sets the offer with the slots of the pools.
-    fn set_host_offer(&self, offer: HostOffer) {
+    pub(crate) fn set_host_offer(&self, offer: HostOffer) {
         let slots_milli = self.shared.scheduler_config().slots_offered(&offer);
         self.shared.set_host_offer(HostOffer { slots_milli, ..offer });
     }

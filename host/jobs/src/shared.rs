@@ -265,6 +265,11 @@ impl SharedState {
         Arc::clone(&self.scheduler_config.lock())
     }
 
+    /// Changes the pools, queues and limits.
+    pub(crate) fn change_scheduler_config(&self, change: impl FnOnce(&mut SchedulerConfig)) {
+        change(Arc::make_mut(&mut self.scheduler_config.lock()));
+    }
+
     /// Reloads and returns the pools, queues and limits. May wait for the disk.
     pub(crate) fn reload_scheduler_config(&self) -> Arc<SchedulerConfig> {
         let mut owners = self.key_limits.lock();

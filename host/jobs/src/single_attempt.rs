@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saggar_store::records::{JobRecord, JobState};
+use saggar_store::records::{HostOffer, JobRecord, JobState, SchedulingRequest};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -13,6 +13,7 @@ use crate::lease_keeper;
 use crate::placement::PlacementDecision;
 use crate::queue_snapshot::QueueSnapshot;
 use crate::scheduler::{POLL_INTERVAL, claim_among, forward_stop_requests, start_attempt};
+use crate::scheduler_config::{ANY_POOL, JobQueue};
 use crate::transport::UnixWorkerListener;
 
 /// The outcome of a process that was to run one attempt.
@@ -45,6 +46,7 @@ impl JobService {
         if record.state != JobState::Queued || record.is_paused {
             return Ok(SingleAttempt::NotQueued(Box::new(record)));
         }
+        self.admit_job(&record.demand);
         // Key limits are read from the key file.
         let look = QueueSnapshot::read(shared, Some(record.id.clone())).await?;
         let claimed = claim_among(shared, Some(record.id.clone()), |_| true).await?.pop();
@@ -78,6 +80,20 @@ impl JobService {
             host_keeper::unregister(shared).await;
         }
         Ok(SingleAttempt::Ran(Box::new(self.get(&record.id).await?)))
+    }
+
+    /// Gives the job's queue and pools what it needs: the batch system has granted it the resources.
+    fn admit_job(&self, demand: &SchedulingRequest) {
+        self.shared.change_scheduler_config(|config| {
+            if !config.queues.contains_key(&demand.queue) {
+                let queue = JobQueue { pools: vec![ANY_POOL.to_owned()], spill: true, max_running_jobs: None };
+                config.queues.insert(demand.queue.clone(), queue);
+            }
+            for pool in config.pools.values_mut() {
+                pool.slots_milli = pool.slots_milli.max(demand.slots_milli);
+            }
+        });
+        self.set_host_offer(HostOffer::clone(&self.shared.host_offer()));
     }
 
     /// Returns why a job was not claimed.

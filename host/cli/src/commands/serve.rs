@@ -430,7 +430,11 @@ fn running_executable(program: &Path) -> PathBuf {
 /// Returns what the server offers to jobs. It looks for other devices in the background; jobs are placed by devices only if
 /// other hosts could have them.
 fn server_offer(args: &ServeArgs, serving: &DeviceInfo) -> HostOffer {
-    let known = || vec!["cpu".to_owned(), serving.name.clone()];
+    let known = || {
+        let mut names = vec!["cpu".to_owned(), serving.name.clone()];
+        names.dedup();
+        names
+    };
     HostOffer {
         kind: HostKind::Server,
         labels: args.labels.iter().cloned().collect(),

@@ -31,8 +31,13 @@ fn worker_row(worker: &WorkerDocument) -> Vec<String> {
         worker.kind.clone(),
         worker.state.clone(),
         format!("{} of {}", worker.used, worker.slots),
-        format!("{} ago", units::format_duration(worker.unseen_seconds)),
+        last_seen(worker.unseen_seconds),
         format!("{}{reserve}", or_none(labels)),
         or_none(worker.jobs.join(", ")),
     ]
+}
+
+/// A host renews its row every 5 s.
+fn last_seen(seconds: f64) -> String {
+    if seconds < 10.0 { "now".to_owned() } else { format!("{} ago", units::format_duration(seconds)) }
 }
