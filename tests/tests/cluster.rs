@@ -29,7 +29,7 @@ const KILLED_TIME: [Duration; 4] =
     [Duration::from_secs(2), Duration::from_secs(1), Duration::from_secs(20), Duration::from_secs(2)];
 /// How long a host is cut off.
 const CUT_TIME: Duration = Duration::from_secs(25);
-/// Every so many losses are a cut.
+/// Each fifth loss is a cut.
 const CUT_PERIOD: u64 = 5;
 /// Time from the end of an owner until another host has the job: a lease, and two looks.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(25);

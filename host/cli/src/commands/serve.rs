@@ -40,7 +40,6 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
-use saggar_store::records::{HostKind, HostOffer};
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{
@@ -168,7 +167,7 @@ impl ServerParts {
             storage_quota,
             fetch: args.fetch.policy(),
             worker_silence: args.worker_silence.unwrap_or(WORKER_SILENCE_MAX),
-            offer: server_offer(args, device.current().info()),
+            offer: job_host::server_offer(args, device.current().info()),
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
         };
@@ -425,24 +424,6 @@ fn onnx_importer(
 fn running_executable(program: &Path) -> PathBuf {
     let running = Path::new("/proc/self/exe");
     if running.exists() { running.to_owned() } else { program.to_owned() }
-}
-
-/// Returns what the server offers to jobs. It looks for other devices in the background; jobs are placed by devices only if
-/// other hosts could have them.
-fn server_offer(args: &ServeArgs, serving: &DeviceInfo) -> HostOffer {
-    let known = || {
-        let mut names = vec!["cpu".to_owned(), serving.name.clone()];
-        names.dedup();
-        names
-    };
-    HostOffer {
-        kind: HostKind::Server,
-        labels: args.labels.iter().cloned().collect(),
-        devices: args.database.is_set().then(known),
-        has_gpu: job_host::has_gpu(std::slice::from_ref(serving)),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..HostOffer::default()
-    }
 }
 
 /// Discovers the devices of this machine: the serving device immediately, the others in the background.

@@ -10,11 +10,11 @@ use saggar_fetch::FetchPolicy;
 use saggar_jobs::worker::WorkerLocations;
 use saggar_jobs::{JobService, LocalLauncher, SchedulerConfig};
 use saggar_metrics::MetricsRegistry;
-use saggar_store::records::{HostOffer, LogRecords};
+use saggar_store::records::{HostKind, HostOffer, LogRecords};
 use saggar_store::{ObjectStorage, StateDir};
 
 use super::shared_records::{self, ServerRecords};
-use crate::args::DatabaseArgs;
+use crate::args::{DatabaseArgs, ServeArgs};
 use crate::exit::CliError;
 
 /// What a host of jobs is made of.
@@ -71,6 +71,24 @@ impl JobHostParts<'_> {
             .with_storage_quota(storage_quota, home.clone(), models_dir.to_owned())
             .with_fetch_policy(self.fetch)
             .with_worker_silence(self.worker_silence))
+    }
+}
+
+/// Returns what the server offers to jobs. It looks for other devices in the background; jobs are placed by devices only if
+/// other hosts could have them.
+pub(super) fn server_offer(args: &ServeArgs, serving: &DeviceInfo) -> HostOffer {
+    let known = || {
+        let mut names = vec!["cpu".to_owned(), serving.name.clone()];
+        names.dedup();
+        names
+    };
+    HostOffer {
+        kind: HostKind::Server,
+        labels: args.labels.iter().cloned().collect(),
+        devices: args.database.is_set().then(known),
+        has_gpu: has_gpu(std::slice::from_ref(serving)),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..HostOffer::default()
     }
 }
 
