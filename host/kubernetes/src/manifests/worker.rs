@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::pod::{
     PodParts, STATE_DIR, container, device_toleration, objects_credentials, pod_name_variable, pod_template, resources,
-    secret_variable, variable,
+    secret_variable, secrets_key_variable, variable,
 };
 use super::{PodComponent, SERVER_PORT, metadata, selector};
 use crate::deploy_options::{DeployOptions, GpuVendor};
@@ -48,6 +48,8 @@ fn worker_container(options: &DeployOptions) -> Container {
     let mut env = vec![
         variable("SAGGAR_HOME", STATE_DIR),
         secret_variable("SAGGAR_API_KEY", &options.worker_key_secret, "key"),
+        // Servers give workers all settings but this one.
+        secrets_key_variable(&options.database_secret),
         pod_name_variable("SAGGAR_SERVER_NAME"),
         variable("SAGGAR_LOG_FORMAT", "json"),
     ];
