@@ -31,7 +31,7 @@ const KILLED_TIME: [Duration; 4] =
 const CUT_TIME: Duration = Duration::from_secs(25);
 /// Each fifth loss is a cut.
 const CUT_PERIOD: u64 = 5;
-/// Time from the end of an owner until another host has the job: a lease, and two looks.
+/// Time from the end of an owner until another host can have the job: a lease, and two looks.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(25);
 /// Time from the healing of a connection until a worker that lost its job has ended.
 const FENCED_END_MAX: Duration = Duration::from_secs(15);
@@ -163,15 +163,18 @@ fn events(server: &ServerProcess, job: &str) -> Vec<ClusterEvent> {
     answer["events"].as_array().unwrap().iter().map(event).collect()
 }
 
-/// Returns how long the job had no owner after each loss of a host that ran it.
+/// Returns how long the job belonged to a host that was lost, each time: from the loss until it was queued again, so that
+/// another host with a free slot could have it.
 fn idle_times(events: &[ClusterEvent], losses: &[(u64, u8)]) -> Vec<Duration> {
-    let claims: Vec<&ClusterEvent> = events.iter().filter(|event| event.kind == "CLAIMED").collect();
+    let owned: Vec<&ClusterEvent> =
+        events.iter().filter(|event| matches!(event.kind.as_str(), "CLAIMED" | "QUEUED")).collect();
     let idle = |pair: &[&ClusterEvent]| {
-        let ran_there = |host: u8| pair[0].text.ends_with(&format!(" host-{host}"));
-        let loss = losses.iter().find(|(at, host)| ran_there(*host) && (pair[0].at_ms..=pair[1].at_ms).contains(at))?;
-        Some(Duration::from_millis(pair[1].at_ms - loss.0))
+        let (claimed, queued) = (pair[0], pair[1]);
+        let ran_there = |host: u8| claimed.kind == "CLAIMED" && claimed.text.ends_with(&format!(" host-{host}"));
+        let loss = losses.iter().find(|(at, host)| ran_there(*host) && (claimed.at_ms..=queued.at_ms).contains(at))?;
+        Some(Duration::from_millis(queued.at_ms - loss.0))
     };
-    claims.windows(2).filter_map(idle).collect()
+    owned.windows(2).filter_map(idle).collect()
 }
 
 #[test]
