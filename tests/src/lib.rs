@@ -42,7 +42,7 @@ pub use jobs::SteadyJob;
 pub use keys::create_key;
 pub use logged_items::check_logged_items_of_mlp;
 pub use mounts::unshare_command;
-pub use network::{NetworkHosts, TcpForwarder};
+pub use network::{NetworkHosts, TcpForwarder, enter_own_network};
 pub use postgres::PostgresServer;
 pub use process::{
     child_processes, command_as_user, kill_9, lower_priority, memory_kib, processes_of, worker_processes,

@@ -1,11 +1,14 @@
 //! Network namespaces that stand for machines: each has an address, and its connection can be cut.
+//!
+//! The test itself runs in a network namespace too, because other programs of this machine, such as browsers, notice a new
+//! interface and drop their connections.
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::thread;
 
-/// Several network namespaces on one bridge, `10.X.Y.0/24`. This machine is `.1`, the hosts are `.11`, `.12` and so on.
+/// Several network namespaces on one bridge, `10.77.0.0/24`. The test is `.1`, the hosts are `.11`, `.12` and so on.
 /// Dropping the value removes them, and ends nothing that runs in them.
 #[derive(Debug)]
 pub struct NetworkHosts {
@@ -15,29 +18,50 @@ pub struct NetworkHosts {
     count: u8,
 }
 
+/// Set in the process of a test that runs in its own network.
+const OWN_NETWORK_VARIABLE: &str = "SAGGAR_TEST_NETWORK";
+
+/// Returns `true` in a network namespace of the test. The first call, in the namespace of the machine, runs the test with
+/// this name again in one, and returns `false` when that has passed, or after it has printed SKIP because this user cannot
+/// create namespaces.
+///
+/// # Panics
+/// If the test failed, or if `REQUIRE_ALL` is set and this user cannot create namespaces.
+#[expect(clippy::print_stdout, reason = "a skipped test says so")]
+pub fn enter_own_network(test: &str) -> bool {
+    if std::env::var_os(OWN_NETWORK_VARIABLE).is_some() {
+        ip(&["link", "set", "lo", "up"]).expect("the namespace belongs to the test");
+        return true;
+    }
+    let can = Command::new("unshare").args(["--net", "ip", "link", "set", "lo", "up"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("REQUIRE_ALL").is_none(), "REQUIRE_ALL is set, and `unshare --net` is refused");
+        println!("SKIP: this user cannot create network namespaces");
+        return false;
+    }
+    let program = std::env::current_exe().expect("the path of this program");
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(program).args(["--exact", test, "--nocapture"]).env(OWN_NETWORK_VARIABLE, "1");
+    let status = command.status().expect("unshare is installed");
+    assert!(status.success(), "{test} failed in its network: {status}");
+    false
+}
+
 impl NetworkHosts {
-    /// Creates the hosts. Prints SKIP and returns `None` if this user cannot.
+    /// Creates the hosts. Call it where [`enter_own_network`] returned `true`.
     ///
     /// # Panics
-    /// If `REQUIRE_ALL` is set and they cannot be created.
-    pub fn create(count: u8) -> Option<NetworkHosts> {
-        let number = std::process::id();
-        let prefix = [10, 64 + (number / 256 % 64) as u8, (number % 256) as u8];
-        let hosts = NetworkHosts { name: format!("sg{}", number % 100_000), prefix, count };
+    /// If the system refuses.
+    pub fn create(count: u8) -> NetworkHosts {
+        // Names of namespaces are common to the machine.
+        let hosts = NetworkHosts { name: format!("sg{}", std::process::id() % 100_000), prefix: [10, 77, 0], count };
         let bridge = hosts.bridge();
         let created = ip(&["link", "add", &bridge, "type", "bridge"])
             .and_then(|()| ip(&["addr", "add", &format!("{}/24", hosts.gateway()), "dev", &bridge]))
             .and_then(|()| ip(&["link", "set", &bridge, "up"]))
             .and_then(|()| (0..count).try_for_each(|at| hosts.add(at)));
-        if let Err(error) = created {
-            assert!(std::env::var_os("REQUIRE_ALL").is_none(), "network namespaces: {error}, and REQUIRE_ALL is set");
-            #[expect(clippy::print_stdout, reason = "a skipped test says so")]
-            {
-                println!("SKIP: this user cannot create network namespaces: {error}");
-            }
-            return None;
-        }
-        Some(hosts)
+        created.expect("root can create network namespaces");
+        hosts
     }
 
     fn add(&self, at: u8) -> Result<(), String> {
@@ -62,7 +86,7 @@ impl NetworkHosts {
         format!("{}v{at}", self.name)
     }
 
-    /// Returns the address of this machine, which all hosts reach.
+    /// Returns the address of the test, which all hosts reach.
     pub fn gateway(&self) -> Ipv4Addr {
         let [a, b, c] = self.prefix;
         Ipv4Addr::new(a, b, c, 1)

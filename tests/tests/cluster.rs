@@ -12,7 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::workers::WorkerProcess;
 use saggar_tests::{
-    NetworkHosts, PostgresServer, ServerProcess, SteadyJob, TcpForwarder, binary, create_key, lenet, worker_processes,
+    NetworkHosts, PostgresServer, ServerProcess, SteadyJob, TcpForwarder, binary, create_key, enter_own_network, lenet,
+    worker_processes,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -72,10 +73,14 @@ struct TestCluster {
 }
 
 impl TestCluster {
-    /// Returns `None` if something that it needs is not installed and not required.
-    fn start() -> Option<TestCluster> {
+    /// Returns `None` if something that it needs is not installed and not required, or if the test with this name has run
+    /// in its own network.
+    fn start(test: &str) -> Option<TestCluster> {
+        if !enter_own_network(test) {
+            return None;
+        }
         let (database, store) = (PostgresServer::start()?, MotoServer::start()?);
-        let (network, root) = (NetworkHosts::create(HOSTS)?, tempfile::tempdir().unwrap());
+        let (network, root) = (NetworkHosts::create(HOSTS), tempfile::tempdir().unwrap());
         let gateway = network.gateway();
         let port: u16 = database.url().rsplit([':', '/']).nth(1).unwrap().parse().unwrap();
         let there = format!("{gateway}:{}", TcpForwarder::start(gateway, port).port());
@@ -179,7 +184,8 @@ fn idle_times(events: &[ClusterEvent], losses: &[(u64, u8)]) -> Vec<Duration> {
 
 #[test]
 fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
-    let Some(mut cluster) = TestCluster::start() else { return };
+    let test = "every_job_is_done_once_although_hosts_are_killed_and_cut_off";
+    let Some(mut cluster) = TestCluster::start(test) else { return };
     let jobs = std::env::var("SAGGAR_CLUSTER_JOBS").map_or(12, |jobs| jobs.parse().unwrap());
     cluster.observer.push_digits();
     let calm: Vec<String> = (0..SEEDS).map(|seed| cluster.train(&format!("calm{seed}"), seed)).collect();
@@ -232,7 +238,8 @@ fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
 
 #[test]
 fn the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing() {
-    let Some(cluster) = TestCluster::start() else { return };
+    let test = "the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing";
+    let Some(cluster) = TestCluster::start(test) else { return };
     let job = SteadyJob::with_steps(100_000_000).submit(&cluster.observer);
     let (at, attempt) = cluster
         .observer

@@ -79,7 +79,8 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
                  server must have been started with --database, and the host needs the same version of the program.",
             )
             .with_body::<WorkerJoinRequest>()
-            .with_errors(&[400, 408, 409, 413]),
+            // It needs a key on every server, also on one that needs none for the rest.
+            .with_errors(&[400, 401, 403, 408, 409, 413]),
         OpenApiOperation::post("/api/v1/workers/{name}/drain", "Lets a host take no new jobs")
             .with_description(
                 "Its running jobs are saved and queued again, or end first with finish. A worker then ends.",
