@@ -45,7 +45,7 @@ impl MotoServer {
             return skip("moto");
         }
         let mut command = Command::new(String::from_utf8_lossy(&installed.stdout).trim());
-        command.args(["-B", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]).env("PYTHONUNBUFFERED", "1");
+        command.arg("-B").arg(root().join("tests/clients/moto_server.py")).env("PYTHONUNBUFFERED", "1");
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         // Owned by the value that kills it before anything can panic.
         let mut server = MotoServer { child: child.expect("the environment has Python"), port: 0 };
