@@ -24,6 +24,7 @@ pub mod postgres;
 mod process;
 pub mod s3;
 mod server;
+pub mod slurm;
 mod sources;
 mod sweeps;
 mod terminal;

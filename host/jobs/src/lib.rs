@@ -42,6 +42,7 @@ mod schedules;
 mod series_pages;
 mod shared;
 mod single_attempt;
+pub mod slurm_engine;
 pub mod spec;
 mod step_outputs;
 mod storage_guard;

@@ -33,8 +33,8 @@ pub use manifest::{
     KubernetesPoolSection, MODEL_OPTIMIZATIONS, MinimumUtilization, ModelKeepAlive, ModelSection, PRECISIONS,
     PipelineSection, PipelineStepSection, PluginBuildCommand, PluginSection, PoolSection, ProjectManifest,
     ProjectQuota, ProjectSection, QueueSection, REFERENCE_PLUGINS, RETRY_CAUSES, RecordingSettings,
-    RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SweepSection, TaskArguments, TaskMode,
-    TaskSection, project_name,
+    RequestQueueSettings, ResponseCacheSettings, RunOptions, SWEEP_METHODS, SlurmPoolSection, SweepSection,
+    TaskArguments, TaskMode, TaskSection, project_name,
 };
 pub use name::{LABEL_RULE, is_label, is_valid_name};
 pub use parameter::{ParameterDeclaration, ParameterType};

@@ -7,6 +7,7 @@ mod pipeline;
 mod plugin;
 mod queue;
 mod run_options;
+mod slurm_pool;
 mod sweep;
 mod task;
 
@@ -32,6 +33,7 @@ pub use run_options::{
     CheckpointPolicy, DeviceRequest, GpuRequest, JOB_OPTIMIZATIONS, MODEL_OPTIMIZATIONS, MinimumUtilization,
     PRECISIONS, RETRY_CAUSES, RunOptions,
 };
+pub use slurm_pool::SlurmPoolSection;
 pub use sweep::{SWEEP_METHODS, SweepSection};
 pub use task::{TaskArguments, TaskMode, TaskSection};
 

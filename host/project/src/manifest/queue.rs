@@ -9,6 +9,7 @@ use crate::parse_report::TableKind;
 
 use super::kubernetes_pool::{KubernetesPoolSection, read_kubernetes_pool};
 use super::run_options::{is_device_name, read_labels};
+use super::slurm_pool::{SlurmPoolSection, read_slurm_pool};
 
 /// A queue of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +31,19 @@ pub struct PoolSection {
     pub slots: f64,
     /// The jobs run as Kubernetes Jobs.
     pub kubernetes: Option<KubernetesPoolSection>,
+    /// The jobs run as batch jobs of Slurm.
+    pub slurm: Option<SlurmPoolSection>,
     /// The labels that a host must have to offer these slots.
     pub labels: BTreeMap<String, String>,
     /// Whether only preemptible jobs run in it.
     pub is_preemptible_only: bool,
+}
+
+impl PoolSection {
+    /// Returns whether an engine starts the workers of the pool.
+    pub fn has_engine(&self) -> bool {
+        self.kubernetes.is_some() || self.slurm.is_some()
+    }
 }
 
 /// Limits of all jobs of the project together. A job that would exceed them waits; it does not fail.
@@ -84,7 +94,11 @@ pub(super) fn read_pool(table: &ManifestTable<'_>) -> Option<PoolSection> {
         _ => item.report_expected("cpu, gpu or a device's name such as vulkan:0"),
     };
     let kubernetes = table.optional("kubernetes", |item| read_kubernetes_pool(&item.table()?));
-    let device = match table.get("kubernetes") {
+    let slurm = table.optional("slurm", |item| match kubernetes {
+        None => read_slurm_pool(&item.table()?),
+        Some(_) => item.report_error("a pool has one engine".to_owned(), "keep kubernetes or slurm"),
+    });
+    let device = match table.get("kubernetes").or(table.get("slurm")) {
         Some(_) => Some(table.optional("device", read_device)),
         None => table.required("device", "device = \"vulkan:0\"", read_device).map(Some),
     };
@@ -93,7 +107,7 @@ pub(super) fn read_pool(table: &ManifestTable<'_>) -> Option<PoolSection> {
     let reserves = [("none", false), ("preemptible-only", true)];
     let is_preemptible_only = table.optional("reserve", |item| item.choice(&reserves)).unwrap_or(false);
     table.report_unknown_keys();
-    Some(PoolSection { device: device?, slots, kubernetes, labels, is_preemptible_only })
+    Some(PoolSection { device: device?, slots, kubernetes, slurm, labels, is_preemptible_only })
 }
 
 pub(super) fn read_quota(table: &ManifestTable<'_>) -> Option<ProjectQuota> {

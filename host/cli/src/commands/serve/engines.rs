@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use saggar_jobs::engine::WORKER_SETTINGS_VARIABLE;
+use saggar_jobs::launcher::DATABASE_URL_VARIABLE;
+use saggar_jobs::slurm_engine::{SlurmEngine, SlurmJobSettings};
 use saggar_jobs::{JobService, SchedulerConfig};
 use saggar_kubernetes::{ClusterAccess, KubernetesEngine, KubernetesJobSettings};
-use saggar_project::PoolSection;
+use saggar_project::{PoolSection, SlurmPoolSection};
 use saggar_rest::workers::{
     WorkerJobSettings, WorkerPoolSettings, WorkerProjectLimits, WorkerQueueSettings, WorkerSettingsDocument,
 };
@@ -31,6 +33,10 @@ pub(super) fn with_engines(
     let directory = args.config.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     for (name, pool) in pools {
+        if let Some(slurm) = &pool.slurm {
+            jobs = with_slurm(jobs, name, pool, slurm, joined)?;
+            continue;
+        }
         let Some(kubernetes) = &pool.kubernetes else { continue };
         let refuse = |reason: String| CliError::invalid(format!("pool.{name}.kubernetes: {reason}"));
         let (Some(joined), Some(objects)) = (joined, &args.objects) else {
@@ -52,6 +58,49 @@ pub(super) fn with_engines(
         jobs = jobs.with_engine(name, Arc::new(engine));
     }
     Ok(jobs)
+}
+
+/// Adds the engine of a pool whose jobs run in Slurm.
+///
+/// # Errors
+/// Fails if workers could not reach the records.
+fn with_slurm(
+    jobs: JobService,
+    name: &str,
+    pool: &PoolSection,
+    slurm: &SlurmPoolSection,
+    joined: Option<&WorkerSettingsDocument>,
+) -> Result<JobService, CliError> {
+    let refuse = |reason: &str| CliError::invalid(format!("pool.{name}.slurm: {reason}"));
+    let Some(joined) = joined else {
+        let hint = "start the server with --database";
+        return Err(refuse("workers in Slurm need the records of this server").with_hint(hint));
+    };
+    let settings = worker_settings(&jobs.scheduler_config(), name, &joined.jobs);
+    let settings = serde_json::to_string(&settings).expect("settings have text as keys");
+    let mut variables = joined.environment.clone();
+    variables.insert(DATABASE_URL_VARIABLE.to_owned(), joined.database.clone());
+    variables.insert(WORKER_SETTINGS_VARIABLE.to_owned(), settings);
+    variables.extend(joined.objects.iter().map(|objects| ("SAGGAR_OBJECTS".to_owned(), objects.clone())));
+    let program = match &slurm.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(|error| refuse(&error.to_string()))?.display().to_string(),
+    };
+    let options = [
+        ("--partition", &slurm.partition),
+        ("--account", &slurm.account),
+        ("--qos", &slurm.qos),
+        ("--gres", &slurm.gres),
+        ("--constraint", &slurm.constraint),
+        ("--time", &slurm.time),
+        ("--cpus-per-task", &slurm.cpus),
+        ("--mem", &slurm.memory),
+    ];
+    let options = options.into_iter().filter_map(|(option, value)| Some((option.to_owned(), value.clone()?)));
+    let home = slurm.home.clone();
+    let labels = pool.labels.clone();
+    let settings = SlurmJobSettings { options: options.collect(), program, labels, home, variables };
+    Ok(jobs.with_engine(name, Arc::new(SlurmEngine::new(settings))))
 }
 
 /// Returns the settings of the workers of a pool: the pool as one of their host, and the queues that use it.

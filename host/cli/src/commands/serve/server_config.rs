@@ -82,7 +82,7 @@ impl ServerConfig {
 }
 
 fn engine_pools(manifest: &ProjectManifest) -> BTreeMap<String, PoolSection> {
-    let pools = manifest.pools.iter().filter(|(_, pool)| pool.kubernetes.is_some());
+    let pools = manifest.pools.iter().filter(|(_, pool)| pool.has_engine());
     pools.map(|(name, pool)| (name.clone(), pool.clone())).collect()
 }
 
@@ -91,7 +91,7 @@ fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> 
         let reserve = if pool.is_preemptible_only { HostReserve::PreemptibleOnly } else { HostReserve::None };
         layout = layout.with_pool(name, pool.device.as_deref(), pool.slots);
         layout = layout.with_pool_rules(name, pool.labels.clone(), reserve);
-        if pool.kubernetes.is_some() {
+        if pool.has_engine() {
             layout = layout.with_engine_pool(name);
         }
     }
