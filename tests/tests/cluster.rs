@@ -141,7 +141,7 @@ impl TestCluster {
     fn train(&self, model: &str, seed: u64) -> String {
         let (plugin, model, seed) = (lenet(), format!("model={model}"), seed.to_string());
         let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", &seed];
-        let rest = ["--checkpoint-every", "20steps", "--", "epochs=60", &model];
+        let rest = ["--checkpoint-every", "20steps", "--", "epochs=30", &model];
         self.observer.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
     }
 }
@@ -186,7 +186,7 @@ fn idle_times(events: &[ClusterEvent], losses: &[(u64, u8)]) -> Vec<Duration> {
 fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
     let test = "every_job_is_done_once_although_hosts_are_killed_and_cut_off";
     let Some(mut cluster) = TestCluster::start(test) else { return };
-    let jobs = std::env::var("SAGGAR_CLUSTER_JOBS").map_or(12, |jobs| jobs.parse().unwrap());
+    let jobs = std::env::var("SAGGAR_CLUSTER_JOBS").map_or(6, |jobs| jobs.parse().unwrap());
     cluster.observer.push_digits();
     let calm: Vec<String> = (0..SEEDS).map(|seed| cluster.train(&format!("calm{seed}"), seed)).collect();
     for job in &calm {

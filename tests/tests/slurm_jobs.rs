@@ -124,8 +124,9 @@ fn a_batch_job_that_slurm_preempts_saves_its_state_and_continues() {
     wait_for_attempt(&pool.server, &job, 2);
     println!("the next attempt ran {:.1} s after the preemption", preempted.elapsed().as_secs_f64());
     assert!(preempted.elapsed() < RESUME_MAX, "{:?}", preempted.elapsed());
-    let log = pool.server.saggar_ok(&["logs", &job]);
-    assert!(log.contains("resumed from checkpoint @"), "{log}");
+    pool.server.wait_for("the line of the resumed training", |server| {
+        server.saggar_ok(&["logs", &job]).contains("resumed from checkpoint @").then_some(())
+    });
     pool.server.saggar_ok(&["stop", &job]);
     assert_eq!(pool.server.wait_for_job(&job)["state"], "CANCELLED");
     let left = ["--noheader", "--format=%j", "--states=PENDING,RUNNING"];
