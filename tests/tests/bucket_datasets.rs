@@ -143,7 +143,8 @@ fn assignments_to_projects_are_those_of_all_machines_and_end_with_the_last_versi
     assert_eq!(there.recorded_projects("d").unwrap(), Some(vec!["digits".to_owned()]));
     there.set("d", vec!["faces".to_owned(), "digits".to_owned()]).unwrap();
     let fresh = ProjectAssignments::of_datasets(&homes[0]);
-    let (projects, _, reads) = bucket.count(|| (0..100).map(|_| fresh.recorded_projects("d").unwrap()).last().unwrap());
+    let (projects, _, reads) =
+        bucket.count(|| (0..100).map(|_| fresh.recorded_projects("d").unwrap()).next_back().unwrap());
     assert_eq!((projects, reads), (Some(vec!["digits".to_owned(), "faces".to_owned()]), 1));
     datasets.remove("d", 1).unwrap();
     assert_eq!(ProjectAssignments::of_datasets(&homes[1]).recorded_projects("d").unwrap(), None);

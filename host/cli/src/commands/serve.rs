@@ -26,7 +26,6 @@ use saggar_device::DeviceInfo;
 use saggar_devices::RecoverableDevice;
 use saggar_devices::{self, DeviceUsage};
 use saggar_fetch::RemoteFetcher;
-use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
@@ -63,7 +62,6 @@ use crate::args::{self, AttemptArgs, CompileChildArgs, ServeArgs};
 use crate::commands;
 use crate::exit::{self, CliError};
 use crate::known_state_dirs::{DEFAULT_STATE_DIR, KnownStateDirs};
-use crate::logging;
 use crate::output::CliOutput;
 
 pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError> {
@@ -156,21 +154,9 @@ impl ServerParts {
         let datasets = DatasetStore::of_home(home);
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let (keys, secrets) = (records.keys.clone(), records.secrets.clone());
-        let host = JobHostParts {
-            home,
-            models_dir: &models_dir,
-            database: &args.database,
-            objects,
-            objects_address: args.objects.as_deref(),
-            records,
-            scheduler_config: layout,
-            storage_quota,
-            fetch: args.fetch.policy(),
-            worker_silence: args.worker_silence.unwrap_or(WORKER_SILENCE_MAX),
-            offer: job_host::server_offer(args, device.current().info()),
-            clock: Arc::clone(&clock),
-            metrics: Arc::clone(&metrics),
-        };
+        let offer = job_host::server_offer(args, device.current().info());
+        let host = JobHostParts::of_server(args, (home, objects), &models_dir, records, (layout, storage_quota));
+        let host = JobHostParts { offer, clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), ..host };
         let jobs = host.assemble(&program)?.with_tracer(observer.tracer.clone());
         let join_settings = join_settings::join_settings(args, storage_quota)?;
         let jobs = engines::with_engines(jobs, &engine_pools, args, join_settings.as_ref())?;
@@ -268,15 +254,7 @@ impl ServerParts {
         let ended = shutdown.clone();
         tokio::spawn(async move {
             if matches!(device.await, Ok(DeviceRecovery::Impossible)) {
-                if has_inherited {
-                    // systemd holds the sockets, and starts the service again after a failure.
-                    tracing::error!("the server ends, because a new process may get a device");
-                    logging::flush_log();
-                    std::process::exit(exit::UNEXPECTED);
-                }
-                tracing::warn!("the server restarts, because a new process may get a device");
-                let error = reexec::reexec(&urls);
-                tracing::error!(%error, "the server cannot restart, and ends");
+                reexec::replace_server(has_inherited, &urls);
                 ended.send_replace(true);
             }
         });

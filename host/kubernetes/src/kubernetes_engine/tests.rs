@@ -28,10 +28,13 @@ pub(crate) fn request() -> EngineRequest {
     EngineRequest { job: "digits-7".to_owned(), attempt: 2, project: "digits".to_owned() }
 }
 
+/// A status and a body, or a closed connection.
+type ScriptedAnswer = Option<(u16, Value)>;
+
 /// An API server that gives the answers of a script: a status and a body for each request, or a closed connection.
 struct ScriptedServer {
     address: String,
-    answers: Arc<Mutex<VecDeque<Option<(u16, Value)>>>>,
+    answers: Arc<Mutex<VecDeque<ScriptedAnswer>>>,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 

@@ -161,10 +161,9 @@ impl ModelLifecycle {
         }
         let models = self.models.clone();
         let fetched = tokio::task::spawn_blocking(move || models.synchronize());
-        match tokio::time::timeout(SYNCHRONIZATION_WAIT_MAX, fetched).await {
-            Ok(Ok(Err(error))) => tracing::warn!(%error, "versions of other servers cannot be fetched"),
-            // A version that takes longer is fetched meanwhile.
-            Ok(_) | Err(_) => {}
+        // A version that takes longer is fetched meanwhile.
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(SYNCHRONIZATION_WAIT_MAX, fetched).await {
+            tracing::warn!(%error, "versions of other servers cannot be fetched");
         }
     }
 

@@ -41,6 +41,9 @@ use version_index::{IndexedFile, IndexedPart};
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.
 const PART_BYTES_MAX: u64 = 64 << 20;
 
+/// Indexes that were read, with the time of that, by name and version.
+type KnownIndexes = BTreeMap<(String, u64), (UnixMillis, Arc<VersionIndex>)>;
+
 /// The named, numbered versions below one folder of an object store.
 #[derive(Debug)]
 pub(crate) struct ObjectVersions {
@@ -49,7 +52,7 @@ pub(crate) struct ObjectVersions {
     cache: FetchCache,
     /// The indexes that were read, by name and number. An index is never changed; another one of the same number, in a
     /// bucket that was emptied, has another time.
-    indexes: Mutex<BTreeMap<(String, u64), (UnixMillis, Arc<VersionIndex>)>>,
+    indexes: Mutex<KnownIndexes>,
 }
 
 /// The objects of a listing: the versions that exist, with the time of their index, and those that were removed.

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_clock::Clock;
+use saggar_clock::{Clock, SystemClock};
 use saggar_device::DeviceInfo;
 use saggar_fetch::FetchPolicy;
+use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::worker::WorkerLocations;
 use saggar_jobs::{JobService, LocalLauncher, SchedulerConfig};
 use saggar_metrics::MetricsRegistry;
@@ -46,7 +47,33 @@ pub(in crate::commands) struct JobHostParts<'a> {
     pub(in crate::commands) metrics: Arc<MetricsRegistry>,
 }
 
-impl JobHostParts<'_> {
+impl<'a> JobHostParts<'a> {
+    /// Returns the parts of a server that offers nothing yet: its state directory, store of objects, directory of models and
+    /// records, and the scheduler's configuration and storage quota.
+    pub(super) fn of_server(
+        args: &'a ServeArgs,
+        (home, objects): (&'a StateDir, &'a ObjectStorage),
+        models_dir: &'a Path,
+        records: ServerRecords,
+        (scheduler_config, storage_quota): (SchedulerConfig, Option<u64>),
+    ) -> JobHostParts<'a> {
+        JobHostParts {
+            home,
+            models_dir,
+            database: &args.database,
+            objects,
+            objects_address: args.objects.as_deref(),
+            records,
+            scheduler_config,
+            storage_quota,
+            fetch: args.fetch.policy(),
+            worker_silence: args.worker_silence.unwrap_or(WORKER_SILENCE_MAX),
+            offer: HostOffer::default(),
+            clock: Arc::new(SystemClock),
+            metrics: Arc::new(MetricsRegistry::new()),
+        }
+    }
+
     /// Assembles the jobs. `program` runs their attempts. No job runs before `JobService::run`.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::exit;
 use crate::logging;
 
 /// Set in a restarted server, which has printed its addresses before.
@@ -16,8 +17,21 @@ pub(super) fn is_restarted() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
+/// Replaces this process, because a new one may get a device. If systemd holds the sockets, the process ends, and systemd
+/// starts the service again; otherwise a new process listens at `urls`. Returns only on failure, and logs it.
+pub(super) fn replace_server(has_inherited: bool, urls: &[String]) {
+    if has_inherited {
+        tracing::error!("the server ends, because a new process may get a device");
+        logging::flush_log();
+        std::process::exit(exit::UNEXPECTED);
+    }
+    tracing::warn!("the server restarts, because a new process may get a device");
+    let error = reexec(urls);
+    tracing::error!(%error, "the server cannot restart, and ends");
+}
+
 /// Replaces this process by a new one that listens at `urls`. Returns only on failure, with the reason.
-pub(super) fn reexec(urls: &[String]) -> io::Error {
+fn reexec(urls: &[String]) -> io::Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(error) => return error,

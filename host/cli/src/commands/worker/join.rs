@@ -63,7 +63,7 @@ fn set_environment(
     for (name, value) in settings.environment {
         let is_credential = CREDENTIALS.contains(&name.as_str());
         let is_set = std::env::var_os(&name).is_some_and(|value| !value.is_empty());
-        if !is_set && !(is_credential && has_own) {
+        if !(is_set || is_credential && has_own) {
             command.env(name, value);
         }
     }

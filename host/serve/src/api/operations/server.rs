@@ -67,6 +67,14 @@ pub(crate) fn operations() -> Vec<OpenApiOperation> {
             "Responses to requests that use something deprecated have the headers Deprecation (RFC 9745), Link with \
                  rel=\"deprecation\" and, if a date is known, Sunset (RFC 8594).",
         ),
+    ]
+    .into_iter()
+    .chain(key_and_worker_operations())
+    .collect()
+}
+
+fn key_and_worker_operations() -> Vec<OpenApiOperation> {
+    vec![
         OpenApiOperation::get("/api/v1/keys", "The keys of clients, without their secrets"),
         OpenApiOperation::post("/api/v1/keys", "Creates a key; its text is only in this response")
             .with_body::<KeyRequest>()
