@@ -1,7 +1,8 @@
 //! Queries and signals of processes.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// Returns the processes whose parent is `pid`.
 pub fn child_processes(pid: u32) -> Vec<u32> {
@@ -27,6 +28,18 @@ pub fn worker_processes(pid: u32) -> Vec<u32> {
         words.windows(2).any(|pair| pair == [b"worker".as_slice(), b"attempt".as_slice()])
     };
     child_processes(pid).into_iter().filter(is_worker).collect()
+}
+
+/// Waits at most this long for a process to end, and returns its exit status, or `None` if it still runs.
+pub(crate) fn wait_for_end(child: &mut Child, time: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
 }
 
 /// Sends SIGKILL to the process and returns whether it existed.

@@ -10,6 +10,7 @@ use ureq::Agent;
 
 use crate::guests::lenet;
 use crate::http::{HttpPayload, HttpResponse, http_agent, request_as};
+use crate::process::wait_for_end;
 use crate::root;
 
 /// The time limit for any wait before a test fails.
@@ -268,14 +269,7 @@ impl ServerProcess {
     /// # Errors
     /// Returns the end of its log if it did not end in time.
     pub fn wait_for_exit(mut self, time: Duration) -> Result<ExitStatus, String> {
-        let began = Instant::now();
-        while began.elapsed() < time {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err(log_tail(&self.home))
+        wait_for_end(&mut self.child, time).ok_or_else(|| log_tail(&self.home))
     }
 
     /// Sends SIGKILL and waits until the process has ended.

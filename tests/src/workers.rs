@@ -3,8 +3,9 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::process::wait_for_end;
 use crate::{ServerProcess, binary};
 
 /// A running worker. Dropping it kills the worker.
@@ -71,14 +72,7 @@ impl WorkerProcess {
     /// # Panics
     /// If the process cannot be waited for.
     pub fn wait_for_exit(mut self, time: Duration) -> Result<ExitStatus, String> {
-        let began = Instant::now();
-        while began.elapsed() < time {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err(self.log())
+        wait_for_end(&mut self.child, time).ok_or_else(|| self.log())
     }
 
     /// Sends SIGKILL and waits until the process has ended.

@@ -9,8 +9,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_store::records::{JobRecords, QueuedJob};
-
 use crate::JobService;
 use crate::engine::{EngineError, EngineJobState, EngineRequest, WorkerEngine};
 use crate::error::JobError;
@@ -87,20 +85,13 @@ async fn wanted_jobs(shared: &Arc<SharedState>) -> Result<(Vec<WantedJob>, HashS
     let engines = shared.engines.engines();
     let running = look.state.running.iter().map(|job| job.id.clone()).collect();
     let decisions = look.decisions();
-    let placed = look.state.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| match decision {
-        PlacementDecision::Start { pool, .. } => engines.get(&pool).map(|engine| (job, Arc::clone(engine))),
-        PlacementDecision::Wait { .. } => None,
+    let wanted = look.state.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| {
+        let PlacementDecision::Start { pool, .. } = decision else { return None };
+        let engine = Arc::clone(engines.get(&pool)?);
+        let request = EngineRequest { job: job.name, attempt: job.attempts + 1, project: job.project };
+        Some(WantedJob { id: job.id, engine, request })
     });
-    let placed: Vec<_> = placed.collect();
-    let read = move |records: &dyn JobRecords| {
-        let want = |(job, engine): (QueuedJob, Arc<dyn WorkerEngine>)| {
-            let attempt = records.get(&job.id)?.attempts + 1;
-            let request = EngineRequest { job: job.name, attempt, project: job.project };
-            Ok(WantedJob { id: job.id, engine, request })
-        };
-        placed.into_iter().map(want).collect()
-    };
-    Ok((shared.with_records(read).await?, running))
+    Ok((wanted.collect(), running))
 }
 
 /// The engine jobs by the identifiers of their jobs.

@@ -61,6 +61,7 @@ use tokio::sync::watch;
 pub use access::{AccessControl, Actor, Principal};
 pub use access_log::{AccessLog, AccessLogFormat};
 pub use api::keys::key_document;
+pub use api::workers::worker_job_settings;
 pub use app::AppState;
 pub use app_parts::AppParts;
 pub use audit::{AuditAction, AuditLog};

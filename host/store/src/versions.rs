@@ -16,6 +16,7 @@ pub(crate) mod directories;
 pub(crate) mod fetch_cache;
 pub(crate) mod mirrored;
 pub(crate) mod objects;
+mod staged_draft;
 #[cfg(test)]
 pub(crate) mod tests;
 

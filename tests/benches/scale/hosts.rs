@@ -1,6 +1,5 @@
 //! Hosts that do with the records what servers do: look, claim, renew, finish.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -79,6 +78,8 @@ struct SimulatedHost {
     running: Option<(JobLease, Instant)>,
     next_look: Instant,
     next_renewal: Instant,
+    /// Number of jobs so far.
+    turn: u32,
 }
 
 /// Runs the hosts of a thread in turn.
@@ -92,22 +93,20 @@ fn run_hosts(records: &dyn JobRecords, thread: usize, stop: &AtomicBool) -> Host
             running: None,
             next_look: started + delay,
             next_renewal: started + delay,
+            turn: 0,
         }
     };
     let mut hosts: Vec<SimulatedHost> = (thread..HOSTS).step_by(THREADS).map(host).collect();
     let layout = SchedulerConfig::single_queue(1);
-    let mut turns: HashMap<usize, u32> = HashMap::new();
     while !stop.load(Ordering::Relaxed) {
-        for (number, host) in hosts.iter_mut().enumerate() {
-            host.step(records, &layout, &mut figures, turns.entry(number).or_default());
-        }
+        hosts.iter_mut().for_each(|host| host.step(records, &layout, &mut figures));
         std::thread::sleep(Duration::from_millis(2));
     }
     figures
 }
 
 impl SimulatedHost {
-    fn step(&mut self, records: &dyn JobRecords, layout: &SchedulerConfig, figures: &mut HostFigures, turn: &mut u32) {
+    fn step(&mut self, records: &dyn JobRecords, layout: &SchedulerConfig, figures: &mut HostFigures) {
         let now = Instant::now();
         if let Some((lease, _)) = self.running.take_if(|(_, end)| *end <= now) {
             match records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), unix_ms()) {
@@ -117,7 +116,7 @@ impl SimulatedHost {
                 Err(error) => panic!("{error}"),
             }
             // The queue keeps its length.
-            records.submit(&job(u64::from(*turn)), unix_ms()).unwrap();
+            records.submit(&job(u64::from(self.turn)), unix_ms()).unwrap();
             // A scheduler looks as soon as a job ends.
             self.next_look = now;
         }
@@ -153,8 +152,8 @@ impl SimulatedHost {
         let claimed = figures.claim.time(|| records.claim_placed(&query, &place).unwrap());
         for placed in claimed {
             figures.claimed += 1;
-            *turn += 1;
-            let share = f64::from(*turn * 37 % 100) / 100.0;
+            self.turn += 1;
+            let share = f64::from(self.turn * 37 % 100) / 100.0;
             let time = JOB_TIME.0 + (JOB_TIME.1 - JOB_TIME.0).mul_f64(share);
             self.running = Some((placed.claim.lease, now + time));
             self.next_renewal = now + LEASE_RENEWAL_INTERVAL;

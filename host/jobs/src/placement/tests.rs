@@ -25,6 +25,7 @@ fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
         reason: StateReason::default(),
         storage: String::new(),
         room: None,
+        attempts: 0,
     }
 }
 

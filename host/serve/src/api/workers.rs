@@ -77,15 +77,21 @@ fn join_settings(app: &AppState, version: &str) -> Result<WorkerSettingsDocument
     if version != OWN_VERSION {
         return Err(JobError::WorkerVersion { version: version.to_owned(), server: OWN_VERSION });
     }
-    let jobs = job_settings(&app.jobs().scheduler_config(), settings.jobs.clone());
+    let config = app.jobs().scheduler_config();
+    // The jobs of an engine's pools run where the engine starts them.
+    let is_of_jobs = |pool: &str| pool != NOTEBOOK_QUEUE && !config.engine_pools.contains(pool);
+    let jobs = worker_job_settings(&config, settings.jobs.clone(), is_of_jobs);
     Ok(WorkerSettingsDocument { jobs, ..settings.clone() })
 }
 
-/// Adds the pools, queues and limits to the other settings. Notebooks run on servers only, and the jobs of an engine's pools
-/// where the engine starts them.
-fn job_settings(config: &SchedulerConfig, settings: WorkerJobSettings) -> WorkerJobSettings {
-    let is_of_jobs = |name: &str| name != NOTEBOOK_QUEUE && !config.engine_pools.contains(name);
-    let pools = config.pools.iter().filter(|(name, _)| is_of_jobs(name)).map(|(name, pool)| {
+/// Adds the pools that `has_pool` accepts, the queues that use them, and the limits to the other settings of a worker.
+/// Notebooks run on servers only.
+pub fn worker_job_settings(
+    config: &SchedulerConfig,
+    settings: WorkerJobSettings,
+    has_pool: impl Fn(&str) -> bool,
+) -> WorkerJobSettings {
+    let pools = config.pools.iter().filter(|(name, _)| has_pool(name)).map(|(name, pool)| {
         let settings = WorkerPoolSettings {
             device: pool.device.clone(),
             slots: f64::from(pool.slots_milli) / 1000.0,
@@ -95,7 +101,7 @@ fn job_settings(config: &SchedulerConfig, settings: WorkerJobSettings) -> Worker
         (name.clone(), settings)
     });
     let queues = config.queues.iter().filter(|(name, _)| *name != NOTEBOOK_QUEUE).filter_map(|(name, queue)| {
-        let pools: Vec<String> = queue.pools.iter().filter(|name| is_of_jobs(name)).cloned().collect();
+        let pools: Vec<String> = queue.pools.iter().filter(|name| has_pool(name)).cloned().collect();
         let (spill, max_running_jobs) = (queue.spill, queue.max_running_jobs);
         (!pools.is_empty()).then(|| (name.clone(), WorkerQueueSettings { pools, spill, max_running_jobs }))
     });

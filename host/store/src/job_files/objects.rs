@@ -12,7 +12,6 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -118,8 +117,22 @@ fn write_output_file(path: &Path, bytes: &[u8]) -> io::Result<File> {
     disk::open(path)
 }
 
+fn output_folder(job: &str) -> String {
+    format!("jobs/{job}/{OUTPUT_FOLDER}")
+}
+
 fn output_name(job: &str, path: &str) -> String {
-    format!("jobs/{job}/{OUTPUT_FOLDER}/{path}")
+    format!("{}/{path}", output_folder(job))
+}
+
+/// Returns the outputs among the objects of a job's folder of outputs.
+fn outputs_of(job: &str, listed: &[ObjectInfo]) -> Vec<OutputFile> {
+    let folder = output_folder(job);
+    let output = |name: &str, bytes| {
+        let path = name.strip_prefix(&folder)?.strip_prefix('/')?.to_owned();
+        is_output_path(&path).then_some(OutputFile { path, bytes })
+    };
+    listed.iter().filter_map(|object| output(&object.name, object.size)).take(OUTPUTS_LISTED_MAX).collect()
 }
 
 fn logged_item_name(job: &str, key: &LoggedKey) -> String {
@@ -141,14 +154,7 @@ impl JobFiles for ObjectJobFiles {
     }
 
     fn list_outputs(&self, job: &str) -> io::Result<Vec<OutputFile>> {
-        let folder = format!("jobs/{job}/{OUTPUT_FOLDER}");
-        let listed = self.list(&folder).map_err(io::Error::other)?;
-        let output = |name: &str, bytes| {
-            let path = name.strip_prefix(&folder)?.strip_prefix('/')?.to_owned();
-            is_output_path(&path).then_some(OutputFile { path, bytes })
-        };
-        let outputs = listed.iter().filter_map(|object| output(&object.name, object.size));
-        Ok(outputs.take(OUTPUTS_LISTED_MAX).collect())
+        Ok(outputs_of(job, &self.list(&output_folder(job)).map_err(io::Error::other)?))
     }
 
     fn open_output(&self, job: &str, path: &str) -> io::Result<Option<(File, u64)>> {
@@ -163,27 +169,24 @@ impl JobFiles for ObjectJobFiles {
 
     /// The directory is that of the outputs at the time of the call, and is used again until the job writes another one.
     fn output_directory(&self, job: &str) -> io::Result<PathBuf> {
-        let folder = format!("jobs/{job}/{OUTPUT_FOLDER}");
-        let listed = self.list(&folder).map_err(io::Error::other)?;
+        let listed = self.list(&output_folder(job)).map_err(io::Error::other)?;
         let state: Vec<_> = listed.iter().map(|it| format!("{} {} {}", it.name, it.size, it.written_ms)).collect();
         let id = format!("{job}-{}", &Digest::of(state.join("\n").as_bytes()).hex()[..32]);
-        let directory = self.cache.directory(&id);
-        if listed.is_empty() || directory.is_dir() {
-            self.cache.touch(&directory);
-            return Ok(directory);
+        if listed.is_empty() {
+            return Ok(self.cache.directory(&id));
         }
-        let _lock = self.cache.lock(&id).map_err(io::Error::other)?;
-        if directory.is_dir() {
-            return Ok(directory);
-        }
-        self.cache.make_room(listed.iter().map(|object| object.size).sum(), SystemTime::now());
-        let staged = self.cache.stage().map_err(io::Error::other)?;
-        for output in self.list_outputs(job)? {
-            if let Some(bytes) = self.object_bytes(output_name(job, &output.path))? {
-                write_output_file(&staged.path().join(&output.path), &bytes)?;
+        let fetch = |directory: &Path| {
+            for OutputFile { path, .. } in outputs_of(job, &listed) {
+                let fetched = self.object_bytes(output_name(job, &path)).and_then(|bytes| match bytes {
+                    Some(bytes) => write_output_file(&directory.join(&path), &bytes).map(drop),
+                    None => Ok(()),
+                });
+                fetched.map_err(StoreError::io(directory))?;
             }
-        }
-        self.cache.install(&staged, &id).map_err(io::Error::other)
+            Ok(())
+        };
+        let bytes = listed.iter().map(|object| object.size).sum();
+        self.cache.get_or_fetch(&id, bytes, fetch).map_err(io::Error::other)
     }
 
     fn write_logged_item(&self, job: &str, key: &LoggedKey, data: &[u8]) -> Result<(), StoreError> {

@@ -154,6 +154,8 @@ pub struct QueuedJob {
     pub storage: String,
     /// The server that makes room for it.
     pub room: Option<RoomClaim>,
+    /// Number of attempts started.
+    pub attempts: u32,
 }
 
 /// The fields of an active job that scheduling others needs.

@@ -52,6 +52,30 @@ impl FetchCache {
         Ok(StagedVersion { lock, directory: path.clone(), path })
     }
 
+    /// Returns the directory of a version. If it is not there, `fetch` writes and syncs its files, which have `bytes` bytes, into
+    /// the given directory.
+    pub(crate) fn get_or_fetch(
+        &self,
+        id: &str,
+        bytes: u64,
+        fetch: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<PathBuf, StoreError> {
+        let directory = self.directory(id);
+        if directory.is_dir() {
+            self.touch(&directory);
+            return Ok(directory);
+        }
+        let _lock = self.lock(id)?;
+        if directory.is_dir() {
+            // Another process has fetched it meanwhile.
+            return Ok(directory);
+        }
+        self.make_room(bytes, SystemTime::now());
+        let staged = self.stage()?;
+        fetch(staged.path())?;
+        self.install(&staged, id)
+    }
+
     /// Waits for the right to fetch a version, which ends when the result is dropped.
     pub(crate) fn lock(&self, id: &str) -> Result<File, StoreError> {
         durable::create_directories(&self.root).map_err(StoreError::io(&self.root))?;

@@ -16,7 +16,8 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use super::directories::VersionDirectories;
-use super::objects::{ObjectVersions, VersionListing};
+use super::objects::{ObjectVersions, VersionIndex, VersionListing};
+use super::staged_draft::{DirectoryCommit, StagedDraft};
 use super::{MANIFEST_FILE, ManifestSource, StagedVersion, VersionDraft, VersionStore};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
@@ -166,7 +167,7 @@ impl MirroredVersions {
         Ok(())
     }
 
-    fn fetch(&self, name: &str, version: u64, index: &super::objects::VersionIndex) -> Result<(), StoreError> {
+    fn fetch(&self, name: &str, version: u64, index: &VersionIndex) -> Result<(), StoreError> {
         let staged = self.local.stage(name)?;
         self.remote.fetch_files(index, staged.path(), FILE_MODE)?;
         self.record_copy(name, version, index.id())?;
@@ -252,8 +253,7 @@ impl VersionStore for MirroredVersions {
     }
 
     fn begin(&self, name: &str) -> Result<Box<dyn VersionDraft + '_>, StoreError> {
-        let versions = self.versions(name)?;
-        Ok(Box::new(MirroredDraft { store: self, name: name.to_owned(), versions, staging: DraftStaging::None }))
+        StagedDraft::begin(self, name, None)
     }
 
     fn stage(&self, name: &str) -> Result<StagedVersion, StoreError> {
@@ -265,9 +265,7 @@ impl VersionStore for MirroredVersions {
         name: &str,
         staged: &'a StagedVersion,
     ) -> Result<Box<dyn VersionDraft + 'a>, StoreError> {
-        let versions = self.versions(name)?;
-        let staging = DraftStaging::Caller(staged);
-        Ok(Box::new(MirroredDraft { store: self, name: name.to_owned(), versions, staging }))
+        StagedDraft::begin(self, name, Some(staged))
     }
 
     fn remove(&self, name: &str, version: u64) -> Result<bool, StoreError> {
@@ -281,53 +279,14 @@ impl VersionStore for MirroredVersions {
     }
 }
 
-/// Where a draft's files are.
-#[derive(Debug)]
-enum DraftStaging<'a> {
-    /// Nowhere yet.
-    None,
-    /// In a directory of the draft.
-    Own(StagedVersion),
-    /// In a directory of the caller.
-    Caller(&'a StagedVersion),
-}
-
-/// A version that is being created.
-#[derive(Debug)]
-struct MirroredDraft<'a> {
-    store: &'a MirroredVersions,
-    name: String,
-    versions: Vec<u64>,
-    staging: DraftStaging<'a>,
-}
-
-impl VersionDraft for MirroredDraft<'_> {
-    fn versions(&self) -> &[u64] {
-        &self.versions
-    }
-
-    fn directory(&mut self) -> Result<PathBuf, StoreError> {
-        if let DraftStaging::Caller(staged) = &self.staging {
-            return Ok(staged.path().to_owned());
-        }
-        let staged = self.store.local.stage(&self.name)?;
-        let path = staged.path().to_owned();
-        self.staging = DraftStaging::Own(staged);
-        Ok(path)
-    }
-
-    fn commit(self: Box<Self>) -> Result<u64, StoreError> {
-        let staged = match &self.staging {
-            DraftStaging::Own(staged) => staged,
-            DraftStaging::Caller(staged) => staged,
-            DraftStaging::None => unreachable!("`directory` is called before `commit`"),
-        };
-        let committed = self.store.remote.commit_directory(&self.name, staged.path(), None)?;
+impl DirectoryCommit for MirroredVersions {
+    fn commit_staged(&self, name: &str, staged: &StagedVersion) -> Result<u64, StoreError> {
+        let committed = self.remote.commit_directory(name, staged.path(), None)?;
         let (version, index) = committed.expect("the next number is not taken");
         // From here on the version exists. Without its copy, this machine fetches it like the others.
-        let copied = self.store.record_copy(&self.name, version, index.id());
-        let copied = copied.and_then(|()| self.store.local.install(&self.name, version, staged.path()));
-        log_failure(&(self.name.clone(), version), copied.map(drop));
+        let copied = self.record_copy(name, version, index.id());
+        let copied = copied.and_then(|()| self.local.install(name, version, staged.path()));
+        log_failure(&(name.to_owned(), version), copied.map(drop));
         Ok(version)
     }
 }

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use saggar_clock::UnixMillis;
 
 use super::fetch_cache::FetchCache;
+use super::staged_draft::{DirectoryCommit, StagedDraft};
 use super::{
     ListedVersion, MANIFEST_FILE, ManifestSource, StagedVersion, VersionDraft, VersionStore, is_name, parse_version,
 };
@@ -174,20 +175,19 @@ impl ObjectVersions {
 
     /// Returns the cached directory of a version, which is fetched if it is not there.
     fn cached_directory(&self, index: &VersionIndex) -> Result<PathBuf, StoreError> {
-        let directory = self.cache.directory(index.id());
-        if directory.is_dir() {
-            self.cache.touch(&directory);
-            return Ok(directory);
+        let fetch = |directory: &Path| self.fetch_files(index, directory, durable::PRIVATE_FILE_MODE);
+        self.cache.get_or_fetch(index.id(), index.bytes(), fetch)
+    }
+
+    /// Returns where the manifest of a version is: in its index, or in its files if it is large.
+    fn manifest_source(&self, index: &VersionIndex) -> Result<ManifestSource, StoreError> {
+        match index.manifest.clone() {
+            Some(text) => {
+                let path = self.cache.directory(index.id()).join(MANIFEST_FILE);
+                Ok(ManifestSource::Text { path, text })
+            }
+            None => Ok(ManifestSource::Directory(self.cached_directory(index)?)),
         }
-        let _lock = self.cache.lock(index.id())?;
-        if directory.is_dir() {
-            // Another process has fetched it meanwhile.
-            return Ok(directory);
-        }
-        self.cache.make_room(index.bytes(), SystemTime::now());
-        let staged = self.cache.stage()?;
-        self.fetch_files(index, staged.path(), durable::PRIVATE_FILE_MODE)?;
-        self.cache.install(&staged, index.id())
     }
 
     /// Sends a file in parts.
@@ -297,11 +297,6 @@ impl ObjectVersions {
     }
 }
 
-fn manifest_source(index: &VersionIndex, directory: PathBuf) -> Option<ManifestSource> {
-    let text = index.manifest.clone()?;
-    Some(ManifestSource::Text { path: directory.join(MANIFEST_FILE), text })
-}
-
 impl VersionStore for ObjectVersions {
     fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names: Vec<String> = self.numbers(None)?.existing.into_keys().map(|(name, _)| name).collect();
@@ -324,19 +319,12 @@ impl VersionStore for ObjectVersions {
         let Some(index) = self.index(name, version)? else {
             return Ok(ManifestSource::Directory(self.cache.directory(&format!(".missing-{name}-{version}"))));
         };
-        match manifest_source(&index, self.cache.directory(index.id())) {
-            Some(source) => Ok(source),
-            None => Ok(ManifestSource::Directory(self.cached_directory(&index)?)),
-        }
+        self.manifest_source(&index)
     }
 
     fn list(&self, name: Option<&str>) -> Result<Vec<ListedVersion>, StoreError> {
-        let source = |index: &VersionIndex| match manifest_source(index, self.cache.directory(index.id())) {
-            Some(source) => Ok(source),
-            None => Ok(ManifestSource::Directory(self.cached_directory(index)?)),
-        };
         let listed = |((name, version), index): ((String, u64), Result<Arc<VersionIndex>, StoreError>)| {
-            let manifest = index.and_then(|index| source(&index));
+            let manifest = index.and_then(|index| self.manifest_source(&index));
             ListedVersion { name, version, manifest }
         };
         Ok(self.listing(name)?.existing.into_iter().map(listed).collect())
@@ -356,8 +344,7 @@ impl VersionStore for ObjectVersions {
     }
 
     fn begin(&self, name: &str) -> Result<Box<dyn VersionDraft + '_>, StoreError> {
-        let versions = self.versions(name)?;
-        Ok(Box::new(ObjectDraft { store: self, name: name.to_owned(), versions, staging: DraftStaging::None }))
+        StagedDraft::begin(self, name, None)
     }
 
     fn stage(&self, _: &str) -> Result<StagedVersion, StoreError> {
@@ -370,9 +357,7 @@ impl VersionStore for ObjectVersions {
         name: &str,
         staged: &'a StagedVersion,
     ) -> Result<Box<dyn VersionDraft + 'a>, StoreError> {
-        let versions = self.versions(name)?;
-        let staging = DraftStaging::Caller(staged);
-        Ok(Box::new(ObjectDraft { store: self, name: name.to_owned(), versions, staging }))
+        StagedDraft::begin(self, name, Some(staged))
     }
 
     /// Also completes removals of this name that were interrupted.
@@ -401,51 +386,12 @@ impl VersionStore for ObjectVersions {
     }
 }
 
-/// Where a draft's files are.
-#[derive(Debug)]
-enum DraftStaging<'a> {
-    /// Nowhere yet.
-    None,
-    /// In a directory of the draft.
-    Own(StagedVersion),
-    /// In a directory of the caller.
-    Caller(&'a StagedVersion),
-}
-
-/// A version that is being created.
-#[derive(Debug)]
-struct ObjectDraft<'a> {
-    store: &'a ObjectVersions,
-    name: String,
-    versions: Vec<u64>,
-    staging: DraftStaging<'a>,
-}
-
-impl VersionDraft for ObjectDraft<'_> {
-    fn versions(&self) -> &[u64] {
-        &self.versions
-    }
-
-    fn directory(&mut self) -> Result<PathBuf, StoreError> {
-        if let DraftStaging::Caller(staged) = &self.staging {
-            return Ok(staged.path.clone());
-        }
-        let staged = self.store.stage(&self.name)?;
-        let path = staged.path.clone();
-        self.staging = DraftStaging::Own(staged);
-        Ok(path)
-    }
-
+impl DirectoryCommit for ObjectVersions {
     /// The files stay in the cache, because they are usually read next.
-    fn commit(self: Box<Self>) -> Result<u64, StoreError> {
-        let staged = match &self.staging {
-            DraftStaging::Own(staged) => staged,
-            DraftStaging::Caller(staged) => staged,
-            DraftStaging::None => unreachable!("`directory` is called before `commit`"),
-        };
-        let committed = self.store.commit_directory(&self.name, &staged.path, None)?;
+    fn commit_staged(&self, name: &str, staged: &StagedVersion) -> Result<u64, StoreError> {
+        let committed = self.commit_directory(name, staged.path(), None)?;
         let (version, index) = committed.expect("the next number is not taken");
-        let _ = self.store.cache.install(staged, index.id());
+        let _ = self.cache.install(staged, index.id());
         Ok(version)
     }
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use saggar_jobs::JobService;
 use saggar_jobs::engine::WORKER_SETTINGS_VARIABLE;
 use saggar_jobs::launcher::DATABASE_URL_VARIABLE;
 use saggar_jobs::slurm_engine::{SlurmEngine, SlurmJobSettings};
-use saggar_jobs::{JobService, SchedulerConfig};
 use saggar_kubernetes::{ClusterAccess, KubernetesEngine, KubernetesJobSettings};
 use saggar_project::{PoolSection, SlurmPoolSection};
-use saggar_rest::workers::{
-    WorkerJobSettings, WorkerPoolSettings, WorkerProjectLimits, WorkerQueueSettings, WorkerSettingsDocument,
-};
+use saggar_rest::workers::WorkerSettingsDocument;
+use saggar_serve::worker_job_settings;
 
 use crate::args::ServeArgs;
 use crate::exit::CliError;
@@ -44,12 +43,8 @@ pub(super) fn with_engines(
             let hint = "start the server with --database and --objects";
             return Err(refuse(reason.to_owned()).with_hint(hint));
         };
-        let settings = worker_settings(&jobs.scheduler_config(), name, &joined.jobs);
-        let settings = serde_json::to_string(&settings).expect("settings have text as keys");
-        let mut variables = BTreeMap::from([
-            ("SAGGAR_OBJECTS".to_owned(), objects.clone()),
-            (WORKER_SETTINGS_VARIABLE.to_owned(), settings),
-        ]);
+        let settings = worker_settings(&jobs, name, joined);
+        let mut variables = BTreeMap::from([("SAGGAR_OBJECTS".to_owned(), objects.clone()), settings]);
         variables.extend(OBJECTS_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))));
         let access =
             ClusterAccess::of_pool(kubernetes, directory, &variable).map_err(|error| refuse(error.to_string()))?;
@@ -76,11 +71,9 @@ fn with_slurm(
         let hint = "start the server with --database";
         return Err(refuse("workers in Slurm need the records of this server").with_hint(hint));
     };
-    let settings = worker_settings(&jobs.scheduler_config(), name, &joined.jobs);
-    let settings = serde_json::to_string(&settings).expect("settings have text as keys");
     let mut variables = joined.environment.clone();
-    variables.insert(DATABASE_URL_VARIABLE.to_owned(), joined.database.clone());
-    variables.insert(WORKER_SETTINGS_VARIABLE.to_owned(), settings);
+    variables
+        .extend([(DATABASE_URL_VARIABLE.to_owned(), joined.database.clone()), worker_settings(&jobs, name, joined)]);
     variables.extend(joined.objects.iter().map(|objects| ("SAGGAR_OBJECTS".to_owned(), objects.clone())));
     let program = match &slurm.program {
         Some(program) => program.clone(),
@@ -103,27 +96,9 @@ fn with_slurm(
     Ok(jobs.with_engine(name, Arc::new(SlurmEngine::new(settings))))
 }
 
-/// Returns the settings of the workers of a pool: the pool as one of their host, and the queues that use it.
-fn worker_settings(config: &SchedulerConfig, name: &str, joined: &WorkerJobSettings) -> WorkerJobSettings {
-    let pool = config.pools.get(name);
-    let own = WorkerPoolSettings {
-        device: pool.and_then(|pool| pool.device.clone()),
-        slots: pool.map_or(1.0, |pool| f64::from(pool.slots_milli) / 1000.0),
-        ..WorkerPoolSettings::default()
-    };
-    let queues = config.queues.iter().filter(|(_, queue)| queue.pools.iter().any(|pool| pool == name));
-    let queues = queues.map(|(queue_name, queue)| {
-        let (pools, max_running_jobs) = (vec![name.to_owned()], queue.max_running_jobs);
-        (queue_name.clone(), WorkerQueueSettings { pools, spill: false, max_running_jobs })
-    });
-    let projects = config.projects.iter().map(|(project, quota)| {
-        let (max_running_jobs, gpu_seconds) = (quota.max_running_jobs, quota.gpu_seconds);
-        (project.clone(), WorkerProjectLimits { max_running_jobs, gpu_seconds })
-    });
-    WorkerJobSettings {
-        pools: BTreeMap::from([(name.to_owned(), own)]),
-        queues: queues.collect(),
-        projects: projects.collect(),
-        ..joined.clone()
-    }
+/// Returns the variable with the settings of the workers of a pool, which have this pool and the queues that use it.
+fn worker_settings(jobs: &JobService, pool: &str, joined: &WorkerSettingsDocument) -> (String, String) {
+    let settings = worker_job_settings(&jobs.scheduler_config(), joined.jobs.clone(), |name| name == pool);
+    let settings = serde_json::to_string(&settings).expect("settings have text as keys");
+    (WORKER_SETTINGS_VARIABLE.to_owned(), settings)
 }

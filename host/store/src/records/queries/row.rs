@@ -136,10 +136,10 @@ fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult
 
 /// The columns that [`queued_job_from_row`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
-    queue, priority, preemptible, device, slots_milli, labels, storage, orders";
+    queue, priority, preemptible, device, slots_milli, labels, storage, orders, attempts";
 
 /// The number of [`WAITING_COLUMNS`].
-pub(super) const WAITING_COLUMN_COUNT: usize = 16;
+pub(super) const WAITING_COLUMN_COUNT: usize = 17;
 
 /// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJob> {
@@ -154,6 +154,7 @@ pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJ
         demand: scheduling_request_from_row(row, 8)?,
         storage: row.get(14)?,
         room: orders_from_row(row, 15)?.room,
+        attempts: row.get(16)?,
     })
 }
 
