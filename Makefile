@@ -133,12 +133,15 @@ bench-scale: build ## a thousand hosts over one PostgreSQL, with queues of 1,000
 	@.ci/setup test
 	SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo bench --locked $(call BENCH_IN_PROFILE,saggar-tests) --bench scale -- $(ONLY)
 
-# tests/tests/cluster.rs and the simulation of leases are in `make test` with few jobs and seeds.
-cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network namespaces that are killed and cut off, and SEEDS=10000 simulated clusters (as root)
+# `make test` has short forms of all of these.
+cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network namespaces that are killed and cut off, long outages, and SEEDS=10000 simulated clusters (as root)
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
-	SAGGAR_CLUSTER_JOBS=$(CLUSTER_JOBS) REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
+	SAGGAR_CLUSTER_JOBS=$(CLUSTER_JOBS) SAGGAR_CLUSTER_CUT_SECONDS=60 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --test cluster -- --nocapture --test-threads 1
+	SAGGAR_OUTAGE_SECONDS=300 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
+	 cargo test --locked --workspace --test object_store_server outage -- --nocapture
+	SAGGAR_EVENT_SECONDS=600 cargo test --locked --workspace --lib a_reader_of_events_misses_none -- --nocapture
 	SAGGAR_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --lib servers_with_faults_run_each_job_to_success_once_on_sqlite -- --nocapture
 
 carry: ## pack the build's checks and benchmarks for a machine that has only a GPU driver: target/carry.tar.xz

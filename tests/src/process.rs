@@ -48,7 +48,7 @@ pub fn kill_9(pid: u32) -> bool {
     status.expect("a system with kill").success()
 }
 
-/// Returns the processes that run `program` on the state directory `home`.
+/// Returns the processes that run `program` on the state directory `home`, or on one below it.
 pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("a system with /proc").flatten() {
@@ -56,7 +56,7 @@ pub fn processes_of(program: &Path, home: &Path) -> Vec<u32> {
         let Ok(words) = std::fs::read(entry.path().join("cmdline")) else { continue };
         let words = String::from_utf8_lossy(&words).into_owned();
         let is_program = words.split('\0').any(|word| Path::new(word) == program);
-        if is_program && words.split('\0').any(|word| Path::new(word) == home) {
+        if is_program && words.split('\0').any(|word| Path::new(word).starts_with(home)) {
             found.push(pid);
         }
     }

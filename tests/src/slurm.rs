@@ -44,8 +44,7 @@ impl SlurmCluster {
         }
         std::fs::write(root.join("slurm.conf"), configuration(root)).expect("the directory is writable");
         let munged = start_munged(root);
-        let controller =
-            spawn(Command::new("slurmctld").arg("-D").arg("-f").arg(root.join("slurm.conf")), root, "slurmctld");
+        let controller = start_controller(root);
         let mut cluster = SlurmCluster { directory, munged, controller, nodes: Vec::new() };
         cluster.nodes = (1..=NODES).map(|node| Some(cluster.start_node(node))).collect();
         cluster.wait_until_idle();
@@ -94,6 +93,20 @@ impl SlurmCluster {
         }
     }
 
+    /// Stops the controller, which saves its state. A killed one can forget the jobs of the last seconds.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn stop_controller(&mut self) {
+        run(Command::new("kill").args(["-TERM", &self.controller.id().to_string()]));
+        self.controller.wait().expect("it is ours");
+    }
+
+    /// Starts the controller again, with the state that the previous one has saved.
+    pub fn restart_controller(&mut self) {
+        self.controller = start_controller(self.directory.path());
+    }
+
     fn wait_until_idle(&self) {
         let began = Instant::now();
         loop {
@@ -132,6 +145,10 @@ impl Drop for SlurmCluster {
 fn has_program(name: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", name]).status();
     found.is_ok_and(|status| status.success())
+}
+
+fn start_controller(root: &Path) -> Child {
+    spawn(Command::new("slurmctld").arg("-D").arg("-f").arg(root.join("slurm.conf")), root, "slurmctld")
 }
 
 /// Starts the daemon that signs messages, with a key and a socket of this cluster.

@@ -295,6 +295,7 @@ fn workers(session: &mut JsonSession<'_>) {
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--jobs", "0", "--name", "s", "--home"]);
     command.arg(&home).env("SAGGAR_DATABASE_URL", database.url());
     let server = ServerProcess::from_command(command, &home);
+    server.wait_for("the row of its host", |server| server.get("/api/v1/workers")["workers"].get(0).cloned());
     let mut shared = JsonSession { server: &server, place: session.place, done: BTreeSet::new() };
     assert_eq!(shared.json("ps --workers")[0]["kind"], "server");
     assert_eq!(shared.json("worker drain s")[0]["state"], "DRAINING");

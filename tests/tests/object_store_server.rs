@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use saggar_store::CheckpointStore;
 use saggar_tests::s3::{FaultProxy, MotoServer, RacyServer, S3Fault, s3_address, s3_objects, s3_variables};
@@ -28,11 +29,14 @@ fn start(home: &Path, port: u16) -> ServerProcess {
 }
 
 fn submit(server: &ServerProcess, model: &str) -> String {
+    submit_with(server, model, &["--checkpoint-every", "20steps"])
+}
+
+fn submit_with(server: &ServerProcess, model: &str, options: &[&str]) -> String {
     server.push_digits();
     let (plugin, model) = (lenet(), format!("model={model}"));
-    let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "3"];
-    let rest = ["--retry", "3", "--checkpoint-every", "20steps", "--", EPOCHS, &model];
-    server.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
+    let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "3", "--retry", "3"];
+    server.saggar_ok(&[&run[..], options, &["--", EPOCHS, &model]].concat()).trim().to_owned()
 }
 
 #[test]
@@ -69,7 +73,7 @@ fn a_killed_server_resumes_from_the_bucket_with_the_weights_of_a_run_on_local_fi
 }
 
 #[test]
-fn requests_that_the_bucket_does_not_answer_can_be_repeated_and_attempts_are_followed_by_another() {
+fn requests_that_the_bucket_does_not_answer_can_be_repeated_and_attempts_repeat_theirs() {
     let Some(store) = MotoServer::start() else { return };
     let proxy = FaultProxy::start(store.port());
     let home = tempfile::tempdir().unwrap();
@@ -83,10 +87,65 @@ fn requests_that_the_bucket_does_not_answer_can_be_repeated_and_attempts_are_fol
     proxy.inject(S3Fault::Refuse(503, "SlowDown"), "GET", "/blobs/", 7);
     let job = submit(&server, "digits");
     let ended = server.wait_for_job(&job);
-    assert_eq!((&ended["state"], &ended["attempt"]), (&"SUCCEEDED".into(), &2.into()), "{ended}");
-    let attempts = server.job(&job);
-    assert_eq!(attempts["attempts"][0]["reason"], "WORKER_LOST", "{attempts}");
-    assert!(attempts.to_string().contains("s3://saggar/lab: object blobs/"), "{attempts}");
+    assert_eq!((&ended["state"], &ended["attempt"]), (&"SUCCEEDED".into(), &1.into()), "{ended}");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("s3://saggar/lab: object blobs/") && log.contains("repeated for up to 600 s"), "{log}");
+}
+
+/// Seconds of the outage below. `SAGGAR_OUTAGE_SECONDS` replaces them.
+const OUTAGE_SECONDS: u64 = 10;
+
+#[test]
+fn a_training_that_ends_during_an_outage_of_the_bucket_publishes_after_it() {
+    let Some(store) = MotoServer::start() else { return };
+    let proxy = FaultProxy::start(store.port());
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path(), proxy.port());
+    let seconds = std::env::var("SAGGAR_OUTAGE_SECONDS").map_or(OUTAGE_SECONDS, |text| text.parse().unwrap());
+    let calm = submit_with(&server, "calm", &[]);
+    assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
+    server.wait_for_version("calm", 1);
+    let image = serde_json::json!({ "image": vec![[9; 8]; 8] });
+    let predict = || {
+        let answer = server.request("POST", "/models/calm/predict", HttpPayload::Json(&image));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()
+    };
+    let expected = predict();
+
+    let job = submit_with(&server, "late", &[]);
+    server.wait_for_step(&job, 10);
+    let began = Instant::now();
+    proxy.cut_off();
+    let log = || server.saggar_ok(&["logs", &job]);
+    let (mut predictions, mut longest) = (0, Duration::ZERO);
+    let is_waiting = |log: &str| log.contains("model `late`") || log.contains("repeated for up to 600 s");
+    while began.elapsed() < Duration::from_secs(seconds) || !is_waiting(&log()) {
+        let sent = Instant::now();
+        assert_eq!(predict(), expected);
+        (predictions, longest) = (predictions + 1, longest.max(sent.elapsed()));
+        assert_eq!(server.job(&job)["state"], "RUNNING");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let outage = began.elapsed();
+    proxy.heal();
+    let ended = server.wait_for_job(&job);
+    println!(
+        "an outage of {} s: {predictions} predictions, the longest {} ms; the training ended {} s after it",
+        outage.as_secs(),
+        longest.as_millis(),
+        (began.elapsed() - outage).as_secs()
+    );
+    assert_eq!((&ended["state"], &ended["attempt"]), (&"SUCCEEDED".into(), &1.into()), "{ended}");
+    server.wait_for_version("late", 1);
+    assert_eq!(server.weights_digest("late"), server.weights_digest("calm"));
+    let versions = |model: &str| server.get(&format!("/api/v1/models/{model}"))["versions"].as_array().unwrap().len();
+    assert_eq!((versions("late"), versions("calm")), (1, 1), "nothing is published twice");
+    let logged = |job: &str| server.get(&format!("/api/v1/jobs/{job}/logged"))["items"].as_array().unwrap().len();
+    assert_eq!((logged(&job), logged(&calm) > 0), (logged(&calm), true), "what was logged waited too");
+    let log = log();
+    assert!(log.contains("the store answers again") && log.contains("checkpoint not saved: "), "{log}");
+    assert_eq!(predict(), expected);
 }
 
 /// Runs a server that ends at its start, and returns its exit code and its message.

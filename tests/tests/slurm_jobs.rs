@@ -2,7 +2,6 @@
 //! cost no result.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say what they measured")]
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -63,13 +62,13 @@ impl SlurmPool {
         self.server.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
     }
 
-    /// Returns the state directory of the worker of a batch job.
-    fn home_of(&self, batch_job: &str) -> std::path::PathBuf {
-        self.directory.path().join("workers").join(batch_job)
+    /// Returns the folder of the workers' state directories.
+    fn homes(&self) -> std::path::PathBuf {
+        self.directory.path().join("workers")
     }
 
     fn logs(&self) -> String {
-        let files = std::fs::read_dir(self.directory.path().join("workers")).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(self.homes()).into_iter().flatten().flatten();
         let logs = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|name| name == "log"));
         logs.map(|path| std::fs::read_to_string(path).unwrap_or_default()).collect()
     }
@@ -87,11 +86,6 @@ fn wait_for_attempt(server: &ServerProcess, job: &str, attempt: u64) {
     });
 }
 
-/// Returns the processes of a worker and its attempt.
-fn processes(home: &Path) -> Vec<u32> {
-    processes_of(&binary(), home)
-}
-
 #[test]
 fn a_training_in_slurm_continues_with_equal_weights_after_its_node_is_lost() {
     let Some(mut pool) = SlurmPool::start() else { return };
@@ -104,12 +98,16 @@ fn a_training_in_slurm_continues_with_equal_weights_after_its_node_is_lost() {
     let batch_job = format!("saggar-{job}-1");
     let node = pool.slurm.node_of(&batch_job).unwrap();
     let lost = Instant::now();
-    pool.slurm.kill_node(node, &processes(&pool.home_of(&batch_job)));
+    // The only batch job: the processes of its worker and its attempt.
+    pool.slurm.kill_node(node, &processes_of(&binary(), &pool.homes()));
     wait_for_attempt(&pool.server, &job, 2);
     println!("the next attempt ran {:.1} s after its node was lost", lost.elapsed().as_secs_f64());
     assert!(lost.elapsed() < RESUME_MAX, "{:?}", lost.elapsed());
     assert_eq!(pool.server.wait_for_job(&job)["state"], "SUCCEEDED");
     assert_eq!(pool.server.weights_digest("calm"), pool.server.weights_digest("shaken"));
+    // The calm attempt has left its state directory to the next one.
+    let homes = std::fs::read_dir(pool.homes()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
+    assert!(homes <= 2, "{homes} state directories of 3 attempts");
 }
 
 #[test]
@@ -133,4 +131,24 @@ fn a_batch_job_that_slurm_preempts_saves_its_state_and_continues() {
     pool.server.wait_for("the removal of the batch jobs", |_| {
         (!pool.slurm.run("squeue", &left).contains("saggar-")).then_some(())
     });
+}
+
+#[test]
+fn a_controller_that_is_stopped_delays_jobs_and_ends_no_attempt() {
+    let Some(mut pool) = SlurmPool::start() else { return };
+    pool.server.push_digits();
+    let running = SteadyJob::with_steps(100_000_000).with_field("queue", "cluster").submit(&pool.server);
+    wait_for_checkpoint(&pool.server, &running);
+    pool.slurm.stop_controller();
+    let waiting = pool.train("later");
+    pool.server.wait_for("the reason of the wait", |server| {
+        server.job(&waiting).to_string().contains("trying again").then_some(())
+    });
+    let step = pool.server.job(&running)["step"].as_u64().unwrap();
+    pool.server.wait_for_step(&running, step + 10);
+    pool.slurm.restart_controller();
+    assert_eq!(pool.server.wait_for_job(&waiting)["state"], "SUCCEEDED", "{}", pool.logs());
+    assert_eq!(pool.server.job(&running)["attempt"], 1);
+    pool.server.saggar_ok(&["stop", &running]);
+    assert_eq!(pool.server.wait_for_job(&running)["state"], "CANCELLED");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use saggar_store::records::{HOST_RENEWAL_INTERVAL, HostDrain, JobRecords, StateReason};
+use saggar_telemetry::RepeatedFailure;
 
 use crate::error::JobError;
 use crate::shared::SharedState;
@@ -11,6 +12,7 @@ use crate::spec::HOST_SHUTDOWN;
 /// Registers the host and renews its row until the task is aborted.
 pub(crate) async fn keep_registered(shared: Arc<SharedState>) {
     let mut registered = None;
+    let failure = RepeatedFailure::new("the row of this host cannot be renewed");
     loop {
         let offer = shared.host_offer();
         // What the host offers can change, for example when its devices are found.
@@ -24,8 +26,9 @@ pub(crate) async fn keep_registered(shared: Arc<SharedState>) {
             Ok(drain) => {
                 registered = Some(offer);
                 apply_drain(&shared, drain);
+                failure.log(Ok::<_, JobError>(()));
             }
-            Err(error) => tracing::warn!(%error, "the row of this host cannot be renewed; trying again"),
+            Err(error) => failure.log(Err(error)),
         }
         tokio::select! {
             () = tokio::time::sleep(HOST_RENEWAL_INTERVAL) => {}

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use saggar_store::records::{
     JobRecord, JobRecords, LEASE_RENEWAL_INTERVAL, LeaseRenewal, LostJobDecision, ReaperGate, StateReason,
 };
+use saggar_telemetry::RepeatedFailure;
 
 use crate::error::JobError;
 use crate::held_leases::HeldLease;
@@ -19,12 +20,11 @@ const REAP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Renews leases until the task is aborted.
 pub(crate) async fn renew_leases(shared: Arc<SharedState>) {
+    let failure = RepeatedFailure::new("the leases of running jobs cannot be renewed");
     loop {
         let held = shared.leases.list();
-        if !held.is_empty()
-            && let Err(error) = renew(&shared, held).await
-        {
-            tracing::warn!(%error, "the leases of running jobs cannot be renewed; trying again");
+        if !held.is_empty() {
+            failure.log(renew(&shared, held).await);
         }
         tokio::select! {
             () = tokio::time::sleep(LEASE_RENEWAL_INTERVAL) => {}
@@ -55,6 +55,7 @@ async fn renew(shared: &Arc<SharedState>, held: Vec<HeldLease>) -> Result<(), Jo
 pub(crate) async fn reap_jobs(shared: Arc<SharedState>) {
     let began = Instant::now();
     let mut gate = ReaperGate::new(Duration::ZERO);
+    let failure = RepeatedFailure::new("jobs of servers that are gone cannot be looked for");
     loop {
         tokio::time::sleep(REAP_INTERVAL).await;
         let sent = began.elapsed();
@@ -62,6 +63,7 @@ pub(crate) async fn reap_jobs(shared: Arc<SharedState>) {
         match reap(&shared, is_open).await {
             Ok(reaped) => {
                 gate.record_answer(sent, began.elapsed());
+                failure.log(Ok::<_, JobError>(()));
                 if !reaped.is_empty() {
                     shared.wake_scheduler();
                     shared.notify_change();
@@ -70,7 +72,7 @@ pub(crate) async fn reap_jobs(shared: Arc<SharedState>) {
                     tracing::warn!(job = job.name, server = job.server, state = %job.state, "a server is gone; its job was taken away from it");
                 }
             }
-            Err(error) => tracing::warn!(%error, "lost jobs cannot be looked for; trying again"),
+            Err(error) => failure.log(Err(error)),
         }
     }
 }

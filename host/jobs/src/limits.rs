@@ -60,8 +60,20 @@ pub const WORKER_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 pub const LOST_DEVICE_GRACE: Duration = Duration::from_secs(10);
 /// Maximum time without a heartbeat before a worker is killed and its attempt counts as lost.
 pub const WORKER_SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Maximum time that one of an attempt's worker processes can be silent while the others wait for it.
-pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
+/// Maximum time that one of an attempt's worker processes can be silent while the others wait for it: longer than it waits
+/// for a store.
+pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(720);
+/// Time for which an attempt repeats an operation on a store of objects that does not answer. One operation of the store
+/// takes up to [`saggar_store::limits::S3_RETRY_TIME_MAX`] more.
+pub const STORE_OUTAGE_MAX: Duration = Duration::from_secs(600);
+/// Time until the first repetition of such an operation; it doubles with each.
+pub const STORE_OUTAGE_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Maximum time between two repetitions of such an operation.
+pub const STORE_OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Maximum bytes of logged items that wait in memory while a store of objects does not answer; further ones are dropped.
+pub const LOGGED_WAITING_BYTES_MAX: u64 = 64 << 20;
+/// Time between two looks at stop requests while an attempt waits for a store.
+pub const STORE_OUTAGE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum bytes of one message between worker processes: a shard's gradients, or a checkpoint.
 pub const RANK_MESSAGE_BYTES_MAX: u64 = 16 << 30;
 /// Durations of all-reduce operations that are buffered before they are reported together.

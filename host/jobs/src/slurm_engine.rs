@@ -66,11 +66,11 @@ impl SlurmEngine {
     /// Returns the script of an attempt. The worker replaces the shell, so that it gets the signals.
     fn script(&self, request: &EngineRequest) -> String {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-        let home = format!("{}/{}", self.settings.home, request.engine_job());
+        let homes = quote(&self.settings.home);
         let (program, job) = (quote(&self.settings.program), quote(&request.job));
         let label = |(name, value): (&String, &String)| format!(" --label {}", quote(&format!("{name}={value}")));
         let labels: String = self.settings.labels.iter().map(label).collect();
-        format!("#!/bin/sh\nexec {program} worker run {job} --home {}{labels}\n", quote(&home))
+        format!("#!/bin/sh\nexec {program} worker run {job} --homes {homes}{labels}\n")
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         assert!(!arguments.concat().contains("hunter2"));
         let script = engine().script(&request);
         let expected = "#!/bin/sh\nexec '/opt/it'\\''s/saggar' worker run 'digits-7' \
-                        --home '/tmp/workers/saggar-digits-7-2' --label 'gpu=a100'\n";
+                        --homes '/tmp/workers' --label 'gpu=a100'\n";
         assert_eq!(script, expected);
     }
 

@@ -25,6 +25,7 @@ mod recording;
 mod replay;
 mod rights;
 mod step;
+mod store_outage;
 mod supervisor_link;
 mod usage_reporter;
 
@@ -41,9 +42,7 @@ use saggar_plugin::{
     CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
     TrainLimits, TrainOutcome, run_step, train,
 };
-use saggar_store::{
-    CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir, StoreError,
-};
+use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
 use saggar_telemetry::TraceContext;
 use thiserror::Error;
 
@@ -57,6 +56,7 @@ use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
 pub use locations::WorkerLocations;
+use logged_items::LoggedItemWriter;
 use lost_device::{DeviceWatch, kill_own_process};
 use lost_worker::{data_failure, restore_error, worker_lost_error};
 use measurement::MeasurementParts;
@@ -67,6 +67,7 @@ use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
 use step::{StepAttempt, StepOutputWriter};
+use store_outage::OutageRetry;
 use usage_reporter::UsageReporter;
 
 /// Runs the attempt that the supervisor sends. The supervisor is found by the credentials in the environment
@@ -268,6 +269,8 @@ impl WorkerAttempt<'_> {
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let context = self.worker_context(&loaded, &self.start.job);
+        let logged_items = context.logged_items();
+        let mut room = self.storage_guard(&loaded.home);
         let LoadedAttempt { host, plugin, home, device, datasets, rights, step, began, .. } = loaded;
         let writer = StepOutputWriter::new(self, &home, rights);
         let reporter =
@@ -289,11 +292,27 @@ impl WorkerAttempt<'_> {
             };
         }
         let outcome = train(&host, &plugin, Arc::clone(&device), meter, datasets, context, limits);
+        self.flush_logged_items(&mut logged_items.lock(), &mut room);
         if let (Some(group), Ok(_)) = (&group, &outcome) {
             group.wait_for_ends();
         }
         reporter.finish();
         Ok(outcome?)
+    }
+
+    /// Stores what the training logged while the store did not answer.
+    fn flush_logged_items(&self, items: &mut LoggedItemWriter, room: &mut StorageGuard) {
+        let line = match self.outage_retry().run(|| items.flush(room).map_err(worker_lost_error)) {
+            Ok(line) => line,
+            Err(error) => Some(format!("logged items are not kept: {error}")),
+        };
+        if let Some(line) = line {
+            self.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+        }
+    }
+
+    fn storage_guard(&self, home: &StateDir) -> StorageGuard {
+        StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone())
     }
 
     /// Returns the context of a loaded attempt, and makes the device use the kernel tuning of the job `tuned`.
@@ -307,7 +326,7 @@ impl WorkerAttempt<'_> {
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
             checkpoints,
-            room: StorageGuard::new(self.locations.storage_quota, loaded.home.clone(), self.locations.models.clone()),
+            room: self.storage_guard(&loaded.home),
             models: ModelRegistry::of_home(&loaded.home, &self.locations.models),
             rights: loaded.rights.clone(),
             home: loaded.home.clone(),
@@ -324,7 +343,7 @@ impl WorkerAttempt<'_> {
         else {
             return Ok(false);
         };
-        let newest = async {
+        let newest = || async {
             let listed = checkpoints.list(job).await?;
             if listed.first().is_none_or(|info| info.step < *from) {
                 return Ok(None);
@@ -332,8 +351,8 @@ impl WorkerAttempt<'_> {
             checkpoints.claim(job, *epoch).await?;
             checkpoints.latest(job, &spec.plugin).await.map(|latest| latest.found)
         };
-        let newest = self.runtime.block_on(newest);
-        let newest = newest.map_err(|error| restore_error(&error))?;
+        let newest = || self.runtime.block_on(newest()).map_err(|error| restore_error(&error));
+        let newest = self.outage_retry().run(newest)?;
         let Some((_, checkpoint)) = newest.filter(|(_, checkpoint)| checkpoint.step >= *from) else {
             return Ok(false);
         };
@@ -405,6 +424,11 @@ impl WorkerAttempt<'_> {
         Ok(Some(Arc::new(RankGroup::start(&self.start, self.locations)?)))
     }
 
+    /// Returns what repeats this attempt's operations while the store of objects does not answer.
+    fn outage_retry(&self) -> OutageRetry {
+        OutageRetry::new(self.channel, &self.control)
+    }
+
     /// Returns the job context for this process's plugin.
     fn job_context(&self, context: WorkerJobContext, group: Option<Arc<RankGroup>>) -> Box<dyn JobContext> {
         match (group, self.channel.leader_link()) {
@@ -423,10 +447,9 @@ impl WorkerAttempt<'_> {
     ) -> Result<(CompiledPlugin, Bytes), AttemptFailure> {
         let digest: Digest =
             self.start.spec.plugin.parse().map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
-        let wasm = self.runtime.block_on(objects.get_blob(&digest));
-        let wasm = wasm.map_err(|error| match error {
-            StoreError::Remote { .. } => AttemptFailure::Plugin(worker_lost_error(error.to_string())),
-            error => AttemptFailure::permanent("NO_PLUGIN", error),
+        let wasm = self.outage_retry().run(|| {
+            let wasm = self.runtime.block_on(objects.get_blob(&digest));
+            wasm.map_err(|error| data_failure("NO_PLUGIN", &error))
         })?;
         let plugin =
             host.compile(&wasm).map_err(|error| AttemptFailure::permanent(FailureReason::BadPlugin.as_str(), error))?;
@@ -443,7 +466,7 @@ impl WorkerAttempt<'_> {
         let mut datasets = BTreeMap::new();
         let is_dataset = |mount: &&DataMount| !step.is_some_and(|step| step.is_file(&mount.mount));
         for mount in self.start.spec.data.iter().filter(is_dataset) {
-            let dataset = match &mount.source {
+            let open = || match &mount.source {
                 DataSource::Dataset { .. } => {
                     stored.resolve(&mount.source.to_string()).and_then(|info| stored.open(&info))
                 }
@@ -453,7 +476,8 @@ impl WorkerAttempt<'_> {
                     ColumnarDataset::from_output(home, id, path.as_deref())
                 }
             };
-            let dataset = dataset.map_err(|error| data_failure("BAD_DATASET", &error))?;
+            let open = || open().map_err(|error| data_failure("BAD_DATASET", &error));
+            let dataset = self.outage_retry().run(open)?;
             datasets.insert(mount.mount.clone(), Arc::new(dataset));
         }
         Ok(datasets)

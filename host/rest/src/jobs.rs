@@ -106,7 +106,7 @@ pub struct JobDocument {
     /// Its attempts. Like the following members, only in the response of `GET /api/v1/jobs/{job}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptDocument>>,
-    /// The files that it wrote.
+    /// The files that it wrote; also omitted while the store of objects does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<OutputFileDocument>>,
     /// The model versions that it published, oldest first.

@@ -212,6 +212,8 @@ pub const DATASET_USERS_SHOWN: usize = 20;
 pub const JOBS_FOLLOWED_MAX: u32 = 500;
 /// Events in the response about one job: the newest. The job's event list has the others.
 pub const EVENTS_SHOWN_MAX: u32 = 100;
+/// Maximum time for the document of a job to wait for the list of its outputs.
+pub const JOB_OUTPUTS_TIME_MAX: Duration = Duration::from_secs(3);
 /// Points of all series in one response, which are in memory together.
 pub const POINTS_ANSWERED_MAX: usize = 400_000;
 /// Concurrent event streams and followed logs. Each one polls the records on its own schedule.

@@ -7,6 +7,7 @@
 pub mod limits;
 pub mod line_writer;
 mod otlp_messages;
+mod repeated_failure;
 pub mod request_trace;
 pub mod sampler;
 pub mod span;
@@ -16,6 +17,7 @@ pub mod tracer;
 pub mod tracing_config;
 
 pub use line_writer::{LineTarget, LineWriter};
+pub use repeated_failure::RepeatedFailure;
 pub use request_trace::{PredictionTimes, RequestSummary, RequestTrace};
 pub use span::{FinishedSpan, SpanKind, SpanStatus};
 pub use trace_context::{SpanId, TraceContext, TraceId};

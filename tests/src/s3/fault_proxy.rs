@@ -40,6 +40,8 @@ struct FaultRule {
 #[derive(Debug, Default)]
 struct ProxyState {
     rules: Vec<FaultRule>,
+    /// Whether every request is cut.
+    is_cut_off: bool,
     /// The method and the target of each request.
     requests: Vec<(String, String)>,
 }
@@ -80,9 +82,16 @@ impl FaultProxy {
         lock(&self.state).rules.push(FaultRule { fault, method, part: part.to_owned(), left: count });
     }
 
+    /// Cuts every request until the proxy heals.
+    pub fn cut_off(&self) {
+        lock(&self.state).is_cut_off = true;
+    }
+
     /// Ends all faults.
     pub fn heal(&self) {
-        lock(&self.state).rules.clear();
+        let mut state = lock(&self.state);
+        state.rules.clear();
+        state.is_cut_off = false;
     }
 
     /// Returns the number of requests with this method whose target has this text.
@@ -108,6 +117,9 @@ fn serve(mut client: TcpStream, server: u16, state: &Mutex<ProxyState>) {
 fn next_fault(request: &RawRequest, state: &Mutex<ProxyState>) -> Option<S3Fault> {
     let mut state = lock(state);
     state.requests.push((request.method.clone(), request.target.clone()));
+    if state.is_cut_off {
+        return Some(S3Fault::Cut);
+    }
     let matches =
         |rule: &&mut FaultRule| rule.left > 0 && rule.method == request.method && request.target.contains(&rule.part);
     let rule = state.rules.iter_mut().find(matches)?;

@@ -89,6 +89,10 @@ pub(crate) struct WorkerHostArgs {
 pub(crate) struct WorkerRunArgs {
     /// The job: `digits-7`, or its identifier.
     pub(crate) job: String,
+    /// Use a state directory below this folder that no other process uses, instead of --home. A batch system can so start
+    /// several workers on one machine, and a later one finds the cache of an earlier one.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) homes: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) host: WorkerHostArgs,
 }

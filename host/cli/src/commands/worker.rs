@@ -5,6 +5,7 @@ mod host;
 mod host_settings;
 mod join;
 pub(super) mod listing;
+mod locked_home;
 mod single_attempt;
 
 use crate::args::WorkerCommand;

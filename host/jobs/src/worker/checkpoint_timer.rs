@@ -22,11 +22,13 @@ pub(super) struct CheckpointTimer {
     requested_at: Option<Instant>,
     /// The cost of the last checkpoint; `None` before the first one.
     cost: Option<Duration>,
+    /// After a failed save: when the next one can be tried.
+    next_try: Option<Instant>,
 }
 
 impl CheckpointTimer {
     pub(super) fn new(every: CheckpointEvery) -> CheckpointTimer {
-        CheckpointTimer { every, began: None, last: None, last_step: 0, requested_at: None, cost: None }
+        CheckpointTimer { every, began: None, last: None, last_step: 0, requested_at: None, cost: None, next_try: None }
     }
 
     /// Starts counting steps from `step`, which a checkpoint already includes.
@@ -39,12 +41,14 @@ impl CheckpointTimer {
     pub(super) fn is_due(&mut self, now: Instant, step: u64, forced: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let since = now.saturating_duration_since(self.last.unwrap_or(began));
+        let is_over = |since: &Instant| now >= *since;
         let due = forced
-            || match self.every {
-                CheckpointEvery::Auto => since >= interval(self.cost, now.saturating_duration_since(began)),
-                CheckpointEvery::Milliseconds(ms) => since >= Duration::from_millis(ms),
-                CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_step) >= steps,
-            };
+            || self.next_try.as_ref().is_none_or(is_over)
+                && match self.every {
+                    CheckpointEvery::Auto => since >= interval(self.cost, now.saturating_duration_since(began)),
+                    CheckpointEvery::Milliseconds(ms) => since >= Duration::from_millis(ms),
+                    CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_step) >= steps,
+                };
         self.requested_at = due.then_some(now);
         due
     }
@@ -55,13 +59,17 @@ impl CheckpointTimer {
         // Reading variables back from the device is part of the cost.
         let began = self.requested_at.take().unwrap_or(began);
         self.cost = Some(now.saturating_duration_since(began));
+        self.next_try = None;
         (self.last, self.last_step) = (Some(now), step);
     }
 
     /// Records that a checkpoint could not be saved. The next try waits for a full interval, because a full disk stays
-    /// full for a while.
-    pub(super) fn record_failed(&mut self, now: Instant, step: u64) {
-        (self.requested_at, self.cost) = (None, Some(Duration::MAX));
+    /// full for a while, and at least as long as this one took: a store that does not answer takes at most half of the
+    /// time. `began` is as for [`Self::record_saved`].
+    pub(super) fn record_failed(&mut self, began: Instant, now: Instant, step: u64) {
+        let began = self.requested_at.take().unwrap_or(began);
+        self.next_try = Some(now + now.saturating_duration_since(began));
+        self.cost = Some(Duration::MAX);
         (self.last, self.last_step) = (Some(now), step);
     }
 }
@@ -168,8 +176,20 @@ mod tests {
         let start = Instant::now();
         assert!(!timer.is_due(start, 0, false));
         assert!(timer.is_due(start + ms(1000), 10, false));
-        timer.record_failed(start + ms(1000), 10);
+        timer.record_failed(start + ms(1000), start + ms(1000), 10);
         assert!(!timer.is_due(start + ms(30_900), 300, false));
         assert!(timer.is_due(start + ms(31_000), 310, false));
+    }
+
+    #[test]
+    fn a_save_that_took_long_and_failed_is_tried_again_after_the_same_time() {
+        let mut timer = CheckpointTimer::new(CheckpointEvery::Steps(10));
+        let start = Instant::now();
+        assert!(timer.is_due(start, 10, false));
+        timer.record_failed(start, start + ms(20_000), 10);
+        assert!(!timer.is_due(start + ms(39_000), 200, false));
+        assert!(timer.is_due(start + ms(39_000), 200, true), "it was asked for");
+        timer.record_failed(start + ms(39_000), start + ms(39_001), 200);
+        assert!(timer.is_due(start + ms(39_100), 210, false));
     }
 }

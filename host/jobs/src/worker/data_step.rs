@@ -17,7 +17,6 @@ use super::{AttemptFailure, WorkerAttempt};
 use crate::protocol::WorkerEvent;
 use crate::spec::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec};
 use crate::step_outputs::DATASET_OUTPUT;
-use crate::storage_guard::StorageGuard;
 
 /// The reason code of an attempt that could not make the version.
 const BAD_DATASET: &str = "BAD_DATASET";
@@ -43,14 +42,14 @@ impl WorkerAttempt<'_> {
             }
             made
         };
-        let made = match &step.from {
-            DataStepSource::Output(output) => claimed(&|| self.ingest_output(step, output, home))?,
-            DataStepSource::Fetch(fetch) => claimed(&|| self.ingest_fetched(step, fetch, home))?,
+        let made = self.outage_retry().run(|| match &step.from {
+            DataStepSource::Output(output) => claimed(&|| self.ingest_output(step, output, home)),
+            DataStepSource::Fetch(fetch) => claimed(&|| self.ingest_fetched(step, fetch, home)),
             // It exists, and whether it can be read was checked when the job was submitted.
             DataStepSource::Version(existing) => DatasetStore::of_home(home)
                 .info(&step.dataset, existing.version)
-                .map_err(|error| data_failure(BAD_DATASET, &error))?,
-        };
+                .map_err(|error| data_failure(BAD_DATASET, &error)),
+        })?;
         let reference = format!("{}/{}", made.name, made.version);
         for note in &made.notes {
             self.log(format!("note: {note}"));
@@ -107,10 +106,6 @@ impl WorkerAttempt<'_> {
         let reserve = |bytes| room.borrow_mut().reserve(bytes);
         let made = datasets.ingest_fetched(&step.dataset, &content, &sha256, SystemClock.now_ms(), reserve);
         made.map_err(|error| data_failure(BAD_DATASET, &error))
-    }
-
-    fn storage_guard(&self, home: &StateDir) -> StorageGuard {
-        StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone())
     }
 
     fn log(&self, line: String) {

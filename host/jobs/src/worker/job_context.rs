@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use saggar_clock::{Clock, SystemClock};
 use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
     Checkpoint, CheckpointError, CheckpointStore, ImageInputs, LoggedItem, LoggedKey, ModelError, ModelPublication,
-    ModelRegistry, ProjectsError, Retention, SavedVariable, StateDir, digest_of_variables,
+    ModelRegistry, ProjectsError, Retention, SavedVariable, StateDir, StoreError, digest_of_variables,
 };
 
 use super::channel::{EventChannel, WorkerControl};
@@ -24,6 +25,7 @@ use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
 use super::rights::JobRights;
+use super::store_outage::OutageRetry;
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{NonFinite, Precision, model_provenance};
 use crate::storage_guard::StorageGuard;
@@ -60,7 +62,7 @@ pub(super) struct WorkerJobContext {
     /// The latest value of each series.
     metrics: BTreeMap<String, f64>,
     nan_guard: NanGuard,
-    logged_items: LoggedItemWriter,
+    logged_items: Arc<Mutex<LoggedItemWriter>>,
 }
 
 impl WorkerJobContext {
@@ -78,7 +80,7 @@ impl WorkerJobContext {
             last_checkpoint_step: 0,
             metrics,
             nan_guard: finite,
-            logged_items,
+            logged_items: Arc::new(Mutex::new(logged_items)),
         }
     }
 
@@ -87,7 +89,7 @@ impl WorkerJobContext {
         let refused = match self.parts.rights.claim_model(model) {
             Ok(()) => return Ok(()),
             Err(ProjectsError::Refused(refused)) => refused,
-            Err(error) => return Err(PluginError::job(format!("model `{model}`: {error}"))),
+            Err(error) => return Err(storage_error(&error, format!("model `{model}`: {error}"))),
         };
         let reason = format!("{refused}; {}", refused.hint());
         self.parts.channel.send(&WorkerEvent::PublicationRefused { model: model.to_owned(), reason: reason.clone() });
@@ -102,8 +104,33 @@ impl WorkerJobContext {
         match checked {
             Ok(()) => Ok(()),
             Err(error @ CheckpointError::Fenced { .. }) => end_fenced(&error),
-            Err(error) => Err(PluginError::job(error.to_string())),
+            Err(error) => Err(storage_error(&error, error.to_string())),
         }
+    }
+
+    /// Returns the items that the job logs, some of which can wait for the store at the end of the attempt.
+    pub(super) fn logged_items(&self) -> Arc<Mutex<LoggedItemWriter>> {
+        Arc::clone(&self.logged_items)
+    }
+
+    /// Stores the logged items that wait, or returns why the store does not.
+    fn flush_logged_items(&mut self) -> Result<(), String> {
+        let line = self.logged_items.lock().flush(&mut self.parts.room)?;
+        if let Some(line) = line {
+            self.parts.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+        }
+        Ok(())
+    }
+
+    /// Reports a checkpoint that could not be saved. The previous one is intact; the next try is when the next one is due.
+    fn report_failed_save(&mut self, began: Instant, step: u64, reason: String) {
+        self.timer.record_failed(began, Instant::now(), step);
+        self.parts.control.checkpoint.store(false, Ordering::Release);
+        self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason });
+    }
+
+    fn outage_retry(&self) -> OutageRetry {
+        OutageRetry::new(&self.parts.channel, &self.parts.control)
     }
 
     /// Returns the context's counters, for the usage report.
@@ -157,7 +184,8 @@ impl JobContext for WorkerJobContext {
     }
 
     fn log_item(&mut self, key: LoggedKey, item: LoggedItem) {
-        if let Some(line) = self.logged_items.write(key, &item, &mut self.parts.room) {
+        let line = self.logged_items.lock().write(key, &item, &mut self.parts.room);
+        if let Some(line) = line {
             self.parts.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
         }
     }
@@ -180,7 +208,7 @@ impl JobContext for WorkerJobContext {
 
     fn initial_state(&mut self) -> Result<InitialState, PluginError> {
         let JobContextParts { start, checkpoints, models, runtime, .. } = &self.parts;
-        let found = find_initial_state(start, checkpoints, models, runtime)?;
+        let found = self.outage_retry().run(|| find_initial_state(start, checkpoints, models, runtime))?;
         for skipped in found.skipped {
             let reason = format!("{}: {}", skipped.file, skipped.reason);
             self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "load".to_owned(), reason });
@@ -207,17 +235,21 @@ impl JobContext for WorkerJobContext {
         self.nan_guard.check_variables(Some(checkpoint.step), &checkpoint.variables)?;
         self.parts.control.pause.begin_save();
         let began = Instant::now();
-        let AttemptConfig { job, epoch, .. } = &self.parts.start;
         checkpoint.plugin_digest.clone_from(&self.parts.start.spec.plugin);
         checkpoint.device.clone_from(&self.parts.device);
         env!("CARGO_PKG_VERSION").clone_into(&mut checkpoint.build);
         checkpoint.metrics.clone_from(&self.metrics);
         let step = checkpoint.step;
         let bytes: usize = checkpoint.variables.iter().map(|variable| variable.bytes.len()).sum();
-        let save = self.parts.checkpoints.save(job, *epoch, &checkpoint);
+        // What was logged before the checkpoint is not logged again after it.
+        if let Err(reason) = self.flush_logged_items() {
+            self.report_failed_save(began, step, reason);
+            return Ok(());
+        }
+        let (job, epoch) = (self.parts.start.job.clone(), self.parts.start.epoch);
         let saved = match self.parts.room.reserve(bytes as u64) {
             Ok(()) if !self.parts.control.lease.is_sure() => Err(CheckpointError::Unsure { job: job.clone() }),
-            Ok(()) => self.parts.runtime.block_on(save),
+            Ok(()) => self.parts.runtime.block_on(self.parts.checkpoints.save(&job, epoch, &checkpoint)),
             Err(full) => Err(full.into()),
         };
         self.usage_counters.add_checkpoint(began.elapsed());
@@ -226,10 +258,7 @@ impl JobContext for WorkerJobContext {
             Ok(info) => info,
             Err(error @ CheckpointError::Fenced { .. }) => end_fenced(&error),
             Err(error) => {
-                // The previous checkpoint is intact; the next try is when the next one is due.
-                self.timer.record_failed(Instant::now(), step);
-                let reason = error.to_string();
-                self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason });
+                self.report_failed_save(began, step, error.to_string());
                 return Ok(());
             }
         };
@@ -245,7 +274,7 @@ impl JobContext for WorkerJobContext {
             keep_steps: kept_steps.clone(),
         };
         let pruned = match self.parts.control.lease.is_sure() {
-            true => self.parts.runtime.block_on(self.parts.checkpoints.prune(job, *epoch, &retention)),
+            true => self.parts.runtime.block_on(self.parts.checkpoints.prune(&job, epoch, &retention)),
             false => Err(CheckpointError::Unsure { job: job.clone() }),
         };
         if let Err(error) = pruned {
@@ -278,7 +307,6 @@ impl JobContext for WorkerJobContext {
         let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
         let room = self.parts.room.reserve((bytes + self.parts.plugin_wasm.len() + config.len()) as u64);
         room.map_err(|error| PluginError::job(format!("model `{model}`: {error}")))?;
-        self.check_may_publish(model)?;
         let publication = ModelPublication {
             model,
             plugin: &self.parts.plugin_wasm,
@@ -296,26 +324,33 @@ impl JobContext for WorkerJobContext {
                 Some(self.step),
             ),
         };
-        self.check_ownership()?;
-        let published = self.parts.models.publish(&publication).map_err(|error| {
-            self.parts.rights.release_model(model);
-            storage_error(&error, error.to_string())
-        })?;
-        let version = published.version;
+        // A version with the same content is not published twice.
+        let publish = || {
+            self.check_may_publish(model)?;
+            self.check_ownership()?;
+            self.parts.models.publish(&publication).map_err(|error| {
+                self.parts.rights.release_model(model);
+                storage_error(&error, error.to_string())
+            })
+        };
+        let version = self.outage_retry().run(publish)?.version;
         self.parts.channel.send(&WorkerEvent::Published { model: model.to_owned(), version });
         Ok(version)
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
         self.parts.rights.check_read_weights(model)?;
-        open_model(&self.parts.models, model, version)
+        self.outage_retry().run(|| open_model(&self.parts.models, model, version))
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
-        self.check_ownership()?;
-        let room = self.parts.room.reserve(data.len() as u64);
-        let written = room.and_then(|()| self.parts.home.job_files().write_output(&self.parts.start.job, path, data));
-        written.map_err(|error| storage_error(&error, format!("output `{path}`: {error}")))?;
+        let refused = |error: &StoreError| storage_error(error, format!("output `{path}`: {error}"));
+        self.parts.room.reserve(data.len() as u64).map_err(|error| refused(&error))?;
+        let files = self.parts.home.job_files();
+        self.outage_retry().run(|| {
+            self.check_ownership()?;
+            files.write_output(&self.parts.start.job, path, data).map_err(|error| refused(&error))
+        })?;
         let line = format!("wrote output/{path} ({} bytes)", data.len());
         self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
         Ok(())
@@ -332,10 +367,11 @@ pub(crate) fn open_model(
     version: Option<u64>,
 ) -> Result<OpenedModel, PluginError> {
     let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
+    let failed = |error: &ModelError| storage_error(error, format!("model `{model}`: {error}"));
     let (files, variables) = models.open(model, version).map_err(|error| match (error, version) {
         (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
         (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
-        (error, _) => refuse(&error),
+        (error, _) => failed(&error),
     })?;
     let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
     let version = version.ok_or_else(|| refuse(&"the name of its directory is not a number"))?;

@@ -1,13 +1,20 @@
 //! Writes the images, tables and histograms that a training logs to the job's files, within the limits of a job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
+use saggar_store::error::is_store_unavailable;
 use saggar_store::limits::{LOGGED_BYTES_MAX, LOGGED_ITEMS_MAX};
 use saggar_store::{JobFiles, LoggedItem, LoggedKey};
 
+use crate::limits::{LOGGED_WAITING_BYTES_MAX, STORE_OUTAGE_PAUSE_MAX};
 use crate::storage_guard::StorageGuard;
+
+/// After a failed write: the pause before the next one, as a multiple of the time that it took.
+const LOGGED_PAUSE_FACTOR: u32 = 20;
 
 /// What a job keeps at most.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +30,8 @@ struct StoredItems {
     bytes: u64,
 }
 
-/// The logged items of a job. An item that is not kept never ends the training.
+/// The logged items of a job. An item that is not kept never ends the training, and a store that does not answer does not
+/// stop it: items wait in memory meanwhile.
 #[derive(Debug)]
 pub(super) struct LoggedItemWriter {
     files: Arc<dyn JobFiles>,
@@ -31,55 +39,132 @@ pub(super) struct LoggedItemWriter {
     limits: LoggedLimits,
     /// The items of this and of earlier attempts, once the first item is logged.
     stored: Option<StoredItems>,
+    /// Items that the store has not accepted yet, oldest first.
+    waiting: VecDeque<(LoggedKey, Vec<u8>)>,
+    waiting_bytes: u64,
+    /// When the store is asked again after it has not answered.
+    next_try: Option<Instant>,
     /// Whether the log already says that items are dropped at the limit.
     limit_logged: bool,
     /// Whether the log already says that items cannot be stored.
     failure_logged: bool,
 }
 
+/// Why an item is not stored.
+#[derive(Debug)]
+enum WriteFailure {
+    /// The store does not answer.
+    Outage(String),
+    /// It cannot be stored.
+    Refused(String),
+}
+
+impl WriteFailure {
+    fn from_error(error: &(dyn Error + 'static)) -> WriteFailure {
+        if is_store_unavailable(error) {
+            WriteFailure::Outage(error.to_string())
+        } else {
+            WriteFailure::Refused(error.to_string())
+        }
+    }
+}
+
 impl LoggedItemWriter {
     pub(super) fn new(files: Arc<dyn JobFiles>, job: String) -> LoggedItemWriter {
-        let limits = LoggedLimits { items: LOGGED_ITEMS_MAX, bytes: LOGGED_BYTES_MAX };
-        LoggedItemWriter { files, job, limits, stored: None, limit_logged: false, failure_logged: false }
+        LoggedItemWriter {
+            files,
+            job,
+            limits: LoggedLimits { items: LOGGED_ITEMS_MAX, bytes: LOGGED_BYTES_MAX },
+            stored: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            next_try: None,
+            limit_logged: false,
+            failure_logged: false,
+        }
     }
 
-    /// Stores an item, replacing one with the same key. Returns a line for the job's log if the item was dropped and the
-    /// log does not say so yet.
+    /// Stores an item, replacing one with the same key, or lets it wait while the store does not answer. Returns a line for
+    /// the job's log if the item was dropped and the log does not say so yet.
     pub(super) fn write(&mut self, key: LoggedKey, item: &LoggedItem, room: &mut StorageGuard) -> Option<String> {
-        match self.try_write(key, item, room) {
-            Ok(line) => line,
-            Err(reason) => {
-                let is_new = !std::mem::replace(&mut self.failure_logged, true);
-                is_new.then(|| format!("logged items are not kept: {reason}"))
-            }
+        // Checked before the item is encoded, so that items beyond the limit take little time.
+        if self.is_full_for(&key) {
+            return self.limit_line(&key);
         }
+        let data = match item.encode() {
+            Ok(data) => data,
+            Err(reason) => return self.failure_line(&reason),
+        };
+        if self.waiting_bytes + data.len() as u64 > LOGGED_WAITING_BYTES_MAX {
+            return self.failure_line("the store does not answer, and no more items can wait in memory");
+        }
+        self.waiting_bytes += data.len() as u64;
+        self.waiting.push_back((key, data));
+        if self.next_try.is_some_and(|next| Instant::now() < next) {
+            return None;
+        }
+        // The items wait if the store does not answer.
+        self.flush(room).unwrap_or(None)
     }
 
-    fn try_write(
-        &mut self,
-        key: LoggedKey,
-        item: &LoggedItem,
-        room: &mut StorageGuard,
-    ) -> Result<Option<String>, String> {
-        let stored = match &mut self.stored {
-            Some(stored) => stored,
-            None => self.stored.insert(list(&*self.files, &self.job).map_err(|error| error.to_string())?),
+    /// Stores the items that wait. Returns a line for the job's log as [`Self::write`] does.
+    ///
+    /// # Errors
+    /// The reason if the store does not answer; the items wait on.
+    pub(super) fn flush(&mut self, room: &mut StorageGuard) -> Result<Option<String>, String> {
+        let began = Instant::now();
+        let mut line = None;
+        while let Some((key, data)) = self.waiting.pop_front() {
+            let dropped = match self.store(&key, &data, room) {
+                Err(WriteFailure::Outage(reason)) => {
+                    self.waiting.push_front((key, data));
+                    // A store that does not answer takes a small part of the training's time.
+                    let pause = began.elapsed().saturating_mul(LOGGED_PAUSE_FACTOR).min(STORE_OUTAGE_PAUSE_MAX);
+                    self.next_try = Some(Instant::now() + pause);
+                    return Err(reason);
+                }
+                Err(WriteFailure::Refused(reason)) => self.failure_line(&reason),
+                Ok(dropped) => dropped,
+            };
+            self.waiting_bytes -= data.len() as u64;
+            line = line.or(dropped);
+        }
+        self.next_try = None;
+        Ok(line)
+    }
+
+    fn is_full_for(&self, key: &LoggedKey) -> bool {
+        let is_full = |stored: &StoredItems| {
+            stored.bytes_by_key.len() >= self.limits.items && !stored.bytes_by_key.contains_key(key)
         };
-        let replaced = stored.bytes_by_key.get(&key).copied();
-        // Checked before the item is encoded, so that items beyond the limit take little time.
-        if replaced.is_none() && stored.bytes_by_key.len() >= self.limits.items {
-            return Ok(self.limit_line(&key));
+        self.stored.as_ref().is_some_and(is_full)
+    }
+
+    fn store(&mut self, key: &LoggedKey, data: &[u8], room: &mut StorageGuard) -> Result<Option<String>, WriteFailure> {
+        if self.stored.is_none() {
+            self.stored = Some(list(&*self.files, &self.job).map_err(|error| WriteFailure::from_error(&error))?);
         }
-        let data = item.encode()?;
-        let bytes = stored.bytes - replaced.unwrap_or(0) + data.len() as u64;
+        if self.is_full_for(key) {
+            return Ok(self.limit_line(key));
+        }
+        let stored = self.stored.get_or_insert_default();
+        let replaced = stored.bytes_by_key.get(key).copied().unwrap_or(0);
+        let bytes = stored.bytes - replaced + data.len() as u64;
         if bytes > self.limits.bytes {
-            return Ok(self.limit_line(&key));
+            return Ok(self.limit_line(key));
         }
-        room.reserve(data.len() as u64).map_err(|error| error.to_string())?;
-        self.files.write_logged_item(&self.job, &key, &data).map_err(|error| error.to_string())?;
+        room.reserve(data.len() as u64).map_err(|error| WriteFailure::from_error(&error))?;
+        let written = self.files.write_logged_item(&self.job, key, data);
+        written.map_err(|error| WriteFailure::from_error(&error))?;
         stored.bytes = bytes;
-        stored.bytes_by_key.insert(key, data.len() as u64);
+        stored.bytes_by_key.insert(key.clone(), data.len() as u64);
         Ok(None)
+    }
+
+    /// Returns the line that reports an item that cannot be stored, once.
+    fn failure_line(&mut self, reason: &str) -> Option<String> {
+        let is_new = !std::mem::replace(&mut self.failure_logged, true);
+        is_new.then(|| format!("logged items are not kept: {reason}"))
     }
 
     /// Returns the line that reports the limit, once.

@@ -24,9 +24,10 @@ use saggar_tensor::Descriptor;
 use super::AttemptFailure;
 use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
-use super::lost_worker::storage_error;
+use super::lost_worker::{data_failure, storage_error};
 use super::metering::UsageCounters;
 use super::rights::JobRights;
+use super::store_outage::OutageRetry;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::PredictionSpec;
@@ -40,7 +41,7 @@ pub(super) struct PredictionAttempt<'a> {
     pub(super) start: &'a AttemptConfig,
     pub(super) prediction: &'a PredictionSpec,
     pub(super) channel: &'a EventChannel,
-    pub(super) control: &'a WorkerControl,
+    pub(super) control: &'a Arc<WorkerControl>,
     pub(super) home: StateDir,
     pub(super) room: StorageGuard,
     pub(super) models: ModelRegistry,
@@ -86,8 +87,9 @@ impl PredictionAttempt<'_> {
         device: Arc<dyn Backend>,
         meter: Meter,
     ) -> Result<(LoadedModel, ModelManifest), AttemptFailure> {
-        let no_model = |error: saggar_store::ModelError| AttemptFailure::permanent("NO_MODEL", error);
-        let (files, variables) = self.models.open(&self.prediction.model, self.prediction.version).map_err(no_model)?;
+        let no_model = |error: saggar_store::ModelError| data_failure("NO_MODEL", &error);
+        let open = || self.models.open(&self.prediction.model, self.prediction.version).map_err(no_model);
+        let (files, variables) = self.outage_retry().run(open)?;
         let plugin = host.compile(&files.load_plugin().map_err(no_model)?)?;
         let memory_bytes = self.start.spec.memory_bytes.unwrap_or(ModelLimits::default().memory_bytes);
         let parts = ModelParts {
@@ -190,9 +192,12 @@ impl PredictionAttempt<'_> {
         let file = answers.to_safetensors()?;
         let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
         self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
-        self.control.lease.wait_until_sure();
-        let written = self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file);
-        Ok(written.map_err(|error| storage_error(&error, format!("output `{PREDICTIONS_FILE}`: {error}")))?)
+        let write = || {
+            self.control.lease.wait_until_sure();
+            let written = self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file);
+            written.map_err(|error| storage_error(&error, format!("output `{PREDICTIONS_FILE}`: {error}")))
+        };
+        Ok(self.outage_retry().run(write)?)
     }
 
     /// Stores the answers as a version of the requested dataset. Identical content creates no second version.
@@ -203,20 +208,22 @@ impl PredictionAttempt<'_> {
         let datasets = DatasetStore::of_home(&self.home);
         let room = RefCell::new(&mut self.room);
         let take = |bytes| room.borrow_mut().reserve(bytes);
-        let made = datasets.ingest_output(
-            name,
-            &self.home,
-            &self.start.job,
-            Some(PREDICTIONS_FILE),
-            SystemClock.now_ms(),
-            take,
-        );
-        let made = made.map_err(|error| {
+        let now_ms = SystemClock.now_ms();
+        let (job, file) = (&self.start.job, Some(PREDICTIONS_FILE));
+        // Identical content makes no second version, also if it is repeated.
+        let ingest = || {
+            let made = datasets.ingest_output(name, &self.home, job, file, now_ms, take);
+            made.map_err(|error| storage_error(&error, format!("dataset `{name}`: {error}")))
+        };
+        let made = OutageRetry::new(self.channel, self.control).run(ingest).inspect_err(|_| {
             self.rights.release_dataset(name);
-            PluginError::job(format!("dataset `{name}`: {error}"))
         })?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));
         Ok(())
+    }
+
+    fn outage_retry(&self) -> OutageRetry {
+        OutageRetry::new(self.channel, self.control)
     }
 
     fn log(&self, line: String) {

@@ -8,10 +8,12 @@ use bytes::Bytes;
 use saggar_plugin::limits::STEP_FILE_BYTES_MAX;
 use saggar_plugin::{PluginDeclarations, PluginError, StepValue};
 use saggar_project::{ParameterDeclaration, ParameterType};
-use saggar_store::{Digest, ModelRegistry, StateDir};
+use saggar_store::{Digest, ModelRegistry, StateDir, StoreError};
 
 use super::channel::EventChannel;
+use super::lost_worker::{data_failure, storage_error};
 use super::rights::JobRights;
+use super::store_outage::OutageRetry;
 use super::{AttemptFailure, WorkerAttempt};
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{CheckpointSelector, DataSource, InitFrom, input_mount_point};
@@ -37,9 +39,7 @@ impl StepAttempt {
         let declares = PluginDeclarations::from_component(wasm)?;
         let mut files = BTreeMap::new();
         for name in file_inputs(&declares) {
-            let read = read_file_input(&attempt.start, name, home);
-            let bytes =
-                read.map_err(|reason| AttemptFailure::permanent(BAD_INPUT, format!("input `{name}`: {reason}")))?;
+            let bytes = attempt.outage_retry().run(|| read_file_input(&attempt.start, name, home))?;
             files.insert(name.clone(), bytes);
         }
         Ok(StepAttempt { declares, files })
@@ -74,27 +74,31 @@ fn file_inputs(declares: &PluginDeclarations) -> impl Iterator<Item = &String> {
     declares.inputs.iter().filter(|(_, declared)| declared.kind == ParameterType::File).map(|(name, _)| name)
 }
 
-fn read_file_input(start: &AttemptConfig, name: &str, home: &StateDir) -> Result<Vec<u8>, String> {
+fn read_file_input(start: &AttemptConfig, name: &str, home: &StateDir) -> Result<Vec<u8>, AttemptFailure> {
+    let refuse = |reason: &str| AttemptFailure::permanent(BAD_INPUT, format!("input `{name}`: {reason}"));
+    let failed = |error: std::io::Error| data_failure(BAD_INPUT, &error);
     let point = input_mount_point(name);
     let source = start.spec.data.iter().find(|mount| mount.mount == point).map(|mount| &mount.source);
     let Some(DataSource::Output { job, path: Some(path) }) = source else {
-        return Err("no file of a job is mounted for it".to_owned());
+        return Err(refuse("no file of a job is mounted for it"));
     };
     let id = start.jobs.get(job).map_or(job.as_str(), String::as_str);
-    let opened = home.job_files().open_output(id, path).map_err(|error| error.to_string())?;
-    let (file, bytes) =
-        opened.ok_or_else(|| format!("job {job} wrote no file {path}; `saggar output ls {job}` lists its files"))?;
+    let opened = home.job_files().open_output(id, path).map_err(failed)?;
+    let missing = || refuse(&format!("job {job} wrote no file {path}; `saggar output ls {job}` lists its files"));
+    let (file, bytes) = opened.ok_or_else(missing)?;
     if bytes > STEP_FILE_BYTES_MAX {
-        return Err(format!("{path} of {job} has {bytes} bytes, and at most {STEP_FILE_BYTES_MAX} are accepted"));
+        let limit = format!("{path} of {job} has {bytes} bytes, and at most {STEP_FILE_BYTES_MAX} are accepted");
+        return Err(refuse(&limit));
     }
     let mut content = Vec::new();
-    file.take(STEP_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| error.to_string())?;
+    file.take(STEP_FILE_BYTES_MAX).read_to_end(&mut content).map_err(failed)?;
     Ok(content)
 }
 
 /// Where the outputs of a step go.
 pub(super) struct StepOutputWriter<'a> {
     channel: &'a EventChannel,
+    retry: OutageRetry,
     home: &'a StateDir,
     room: StorageGuard,
     models: ModelRegistry,
@@ -110,6 +114,7 @@ impl<'a> StepOutputWriter<'a> {
     pub(super) fn new(attempt: &'a WorkerAttempt<'_>, home: &'a StateDir, rights: JobRights) -> StepOutputWriter<'a> {
         StepOutputWriter {
             channel: attempt.channel,
+            retry: attempt.outage_retry(),
             home,
             room: StorageGuard::new(attempt.locations.storage_quota, home.clone(), attempt.locations.models.clone()),
             models: ModelRegistry::of_home(home, &attempt.locations.models),
@@ -139,9 +144,10 @@ impl<'a> StepOutputWriter<'a> {
 
     /// Returns the digest of a file that is stored as an output of the job.
     fn store_file(&mut self, name: &str, bytes: &[u8]) -> Result<String, PluginError> {
-        let written = self.room.reserve(bytes.len() as u64);
-        let written = written.and_then(|()| self.home.job_files().write_output(self.job, name, bytes));
-        written.map_err(|error| PluginError::job(format!("output `{name}`: {error}")))?;
+        let failed = |error: StoreError| storage_error(&error, format!("output `{name}`: {error}"));
+        self.room.reserve(bytes.len() as u64).map_err(failed)?;
+        let files = self.home.job_files();
+        self.retry.run(|| files.write_output(self.job, name, bytes).map_err(failed))?;
         let line = format!("wrote output/{name} ({} bytes)", bytes.len());
         self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
         Ok(Digest::of(bytes).hex())

@@ -19,6 +19,8 @@ use axum::extract::State;
 use saggar_jobs::phases;
 use saggar_rest::events::JobEventListDocument;
 use saggar_rest::jobs::{AttemptListDocument, JobDocument, JobListDocument};
+use saggar_store::error::is_store_unavailable;
+use saggar_store::outputs::OutputFile;
 use saggar_store::records::{JobFilter, JobRecord, JobState};
 
 use super::outputs::output_document;
@@ -27,7 +29,7 @@ use super::visible_job::VisibleJob;
 use crate::access::ProjectScope;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::limits::{EVENTS_SHOWN_MAX, JOBS_LISTED_DEFAULT};
+use crate::limits::{EVENTS_SHOWN_MAX, JOB_OUTPUTS_TIME_MAX, JOBS_LISTED_DEFAULT};
 
 /// Handles `GET /api/v1/jobs?state=&project=&experiment=&limit=&cursor=`. Several states are separated by commas.
 pub(crate) async fn list(
@@ -69,20 +71,31 @@ pub(crate) async fn get(
 ) -> Result<Json<JobDocument>, ApiError> {
     let details = app.jobs().job_details(&job.id).await?;
     let summary = views::job_with_waits(&app, &sight, &job, &details).await?;
-    let outputs = app.jobs().list_outputs(&job.id).await?;
+    let outputs = outputs_if_available(&app, &job).await?;
     let events = app.jobs().newest_events(&job.id, EVENTS_SHOWN_MAX).await?;
     let milestones = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
     let phases = phases::job_phases(&job, &milestones);
     let step_outputs = app.jobs().step_outputs(&job).await?;
     Ok(Json(JobDocument {
         attempts: Some(details.attempts.iter().map(|it| views::attempt_with_log_url(&job, it)).collect()),
-        outputs: Some(outputs.into_iter().map(output_document).collect()),
+        outputs: outputs.map(|outputs| outputs.into_iter().map(output_document).collect()),
         published: Some(views::published_versions(&milestones)),
         step_outputs: (!step_outputs.is_empty()).then(|| views::step_output_documents(step_outputs)),
         phases: Some(phases.iter().map(views::phase_document).collect()),
         events: Some(events.iter().map(views::event_document).collect()),
         ..summary
     }))
+}
+
+/// Returns the files that a job has written, or `None` if they are in a store that does not answer in time: what a job
+/// does must be visible during an outage too.
+async fn outputs_if_available(app: &AppState, job: &JobRecord) -> Result<Option<Vec<OutputFile>>, ApiError> {
+    match tokio::time::timeout(JOB_OUTPUTS_TIME_MAX, app.jobs().list_outputs(&job.id)).await {
+        Ok(Ok(outputs)) => Ok(Some(outputs)),
+        Ok(Err(error)) if is_store_unavailable(&error) => Ok(None),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Handles `GET /api/v1/jobs/{job}/attempts`.

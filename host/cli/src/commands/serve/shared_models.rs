@@ -7,13 +7,19 @@ use std::time::Duration;
 
 use saggar_store::models::MirrorChanges;
 use saggar_store::records::{DocumentRecords, JobRecords};
-use saggar_store::{ModelRegistry, SecretStore, StateDir};
+use saggar_store::{ModelRegistry, SecretStore, StateDir, StoreError};
+use saggar_telemetry::RepeatedFailure;
 use tokio::sync::watch;
 
 use crate::args::{DatabaseArgs, DatabaseUrl};
 
 /// Interval at which changes of other servers are looked for. Each time costs a listing of the bucket and two queries.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+static VERSIONS_FAILURE: RepeatedFailure = RepeatedFailure::new("the models are not synchronized with the bucket");
+static NOTES_FAILURE: RepeatedFailure =
+    RepeatedFailure::new("aliases and configurations that other servers have changed are not known");
+static SECRETS_FAILURE: RepeatedFailure = RepeatedFailure::new("secrets that other servers have changed are not known");
 
 /// Returns the registry of the models.
 pub(super) fn open_registry(
@@ -44,8 +50,11 @@ pub(super) async fn synchronize(registry: &ModelRegistry) {
 
 fn synchronize_versions(registry: &ModelRegistry) {
     match registry.synchronize() {
-        Ok(changes) => log_changes(&changes),
-        Err(error) => tracing::warn!(%error, "the models are not synchronized with the bucket"),
+        Ok(changes) => {
+            log_changes(&changes);
+            VERSIONS_FAILURE.log(Ok::<_, StoreError>(()));
+        }
+        Err(error) => VERSIONS_FAILURE.log(Err(error)),
     }
 }
 
@@ -66,9 +75,7 @@ fn log_changes(changes: &MirrorChanges) {
 }
 
 fn synchronize_notes(registry: &ModelRegistry) {
-    if let Err(error) = registry.synchronize_notes() {
-        tracing::warn!(%error, "aliases and configurations that other servers have changed are not known");
-    }
+    NOTES_FAILURE.log(registry.synchronize_notes().map(drop));
 }
 
 /// Follows the others until the server stops. The watcher of the models directory sees what changes there. Nothing waits
@@ -84,11 +91,7 @@ pub(super) fn keep_synchronized(registry: &ModelRegistry, secrets: &SecretStore,
     }
     if secrets.is_shared() {
         let secrets = secrets.clone();
-        repeat(down.clone(), move || {
-            if let Err(error) = secrets.refresh() {
-                tracing::warn!(%error, "secrets that other servers have changed are not known");
-            }
-        });
+        repeat(down.clone(), move || SECRETS_FAILURE.log(secrets.refresh()));
     }
 }
 

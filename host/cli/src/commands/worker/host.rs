@@ -7,11 +7,12 @@ use saggar_clock::{Clock, SystemClock};
 use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_serve::AuditLog;
-use saggar_store::{StateDir, StoreError};
+use saggar_store::StateDirLock;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::host_settings;
+use super::locked_home::{self, LockedHome};
 use crate::args::WorkerHostArgs;
 use crate::commands::serve::job_host::JobHostParts;
 use crate::commands::serve::object_storage;
@@ -33,12 +34,12 @@ pub(super) struct WorkerHost {
     /// Becomes true when the process is to end.
     pub(super) shutdown: watch::Sender<bool>,
     /// The lock of the state directory.
-    _lock: Box<dyn std::any::Any>,
+    _lock: StateDirLock,
 }
 
 /// Runs jobs until a signal comes or the host is drained.
 pub(super) fn run(args: &WorkerHostArgs) -> Result<(), CliError> {
-    let host = WorkerHost::open(args)?;
+    let host = WorkerHost::open(args, locked_home::open(&args.offer.home)?)?;
     let (jobs, shutdown) = (host.jobs.clone(), host.shutdown.clone());
     host.block_on(async move {
         let (mut drained, drain_ends) = (jobs.subscribe_drained(), shutdown.clone());
@@ -54,24 +55,18 @@ pub(super) fn run(args: &WorkerHostArgs) -> Result<(), CliError> {
 }
 
 impl WorkerHost {
-    /// Opens the records and the state directory.
+    /// Opens the records and the store of objects.
     ///
     /// # Errors
-    /// Fails if there is no database, the database or the store of objects cannot be used, or another process uses the state
-    /// directory.
-    pub(super) fn open(args: &WorkerHostArgs) -> Result<WorkerHost, CliError> {
+    /// Fails if there is no database, or the database or the store of objects cannot be used.
+    pub(super) fn open(args: &WorkerHostArgs, home: LockedHome) -> Result<WorkerHost, CliError> {
         if !args.database.is_set() {
             let message = "a worker needs the database of its server: SAGGAR_DATABASE_URL is not set";
             let hint = "`saggar worker join URL --key KEY` asks the server for it; set it for `saggar worker run`";
             return Err(CliError::invalid(message).with_hint(hint));
         }
         let objects_address = args.objects.as_deref().filter(|address| !address.is_empty());
-        let home = StateDir::open(&args.offer.home).map_err(unexpected_error)?;
-        let lock = home.lock().map_err(|error| match error {
-            StoreError::HomeInUse { .. } => CliError::new(exit::CONFLICT, "home_in_use", error.to_string())
-                .with_hint("`--home DIR` names another state directory"),
-            error => unexpected_error(error),
-        })?;
+        let LockedHome { home, lock } = home;
         let (home, objects) = object_storage::open(objects_address, home)?;
         let models_dir = home.models();
         std::fs::create_dir_all(&models_dir).map_err(unexpected_error)?;
@@ -100,7 +95,7 @@ impl WorkerHost {
         jobs.set_effect_log(Box::new(move |effect| audit.record_effect(effect)));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(unexpected_error)?;
         runtime.block_on(object_storage::check(objects_address, &objects, &*clock))?;
-        Ok(WorkerHost { jobs, runtime, shutdown: watch::channel(false).0, _lock: Box::new(lock) })
+        Ok(WorkerHost { jobs, runtime, shutdown: watch::channel(false).0, _lock: lock })
     }
 
     /// Runs a future to its end, and sets `shutdown` when a signal comes.

@@ -5,6 +5,7 @@ use saggar_store::records::{JobRecord, JobState};
 use serde::Serialize;
 
 use super::host::{WorkerHost, unexpected_error};
+use super::locked_home;
 use crate::args::WorkerRunArgs;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -14,7 +15,11 @@ const TRY_AGAIN: i32 = 75;
 
 /// Runs the attempt and returns the exit code.
 pub(super) fn run(args: &WorkerRunArgs, output: CliOutput) -> Result<i32, CliError> {
-    let host = WorkerHost::open(&args.host)?;
+    let home = match &args.homes {
+        Some(folder) => locked_home::open_free(folder)?,
+        None => locked_home::open(&args.host.offer.home)?,
+    };
+    let host = WorkerHost::open(&args.host, home)?;
     let (jobs, shutdown) = (host.jobs.clone(), host.shutdown.subscribe());
     let ran = host.block_on(async { jobs.run_single_attempt(&args.job, shutdown).await });
     let ran = ran.map_err(|error| match &error {

@@ -1,8 +1,9 @@
 //! Tests of what only PostgreSQL does. `records/tests.rs` has those of every engine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::error::is_disk_full;
@@ -134,43 +135,44 @@ fn a_transaction_that_ended_in_a_deadlock_is_repeated() {
     assert_eq!(ids.map(|id| records.get(&id).unwrap().step), [2, 2]);
 }
 
-/// Eight threads record events while one reads them with the newest sequence as its cursor, which passes over none.
+/// Eight threads record events while one follows them with the newest sequence as its cursor, which passes over none.
+/// `SAGGAR_EVENT_SECONDS` is the time of a long form.
 #[test]
 fn a_reader_of_events_misses_none_of_eight_writers() {
     const WRITERS: u64 = 8;
     const EVENTS: u64 = 60;
     let Some(server) = TestServer::start() else { return };
     let records = open_records(&server);
+    let seconds = std::env::var("SAGGAR_EVENT_SECONDS").map(|text| text.parse().expect("a number of seconds"));
+    let end = seconds.map_or_else(|_| Instant::now(), |seconds| Instant::now() + Duration::from_secs(seconds));
     let ids: Vec<_> = (0..WRITERS).map(|at| records.submit(&new_job("p"), at).unwrap().id).collect();
-    let begin = records.newest_event_sequence().unwrap();
-    let seen = std::thread::scope(|scope| {
-        for id in &ids {
-            let records = &records;
-            scope.spawn(move || {
-                for at in 0..EVENTS {
-                    records.record_event(id, &format!("KIND_{}", at % 4), &at.to_string(), at).unwrap();
-                }
-            });
+    let mut cursor = records.newest_event_sequence().unwrap();
+    let mut read: BTreeMap<String, u64> = BTreeMap::new();
+    // Events of each writer come in its order, so that one that was passed over is noticed at the next.
+    let mut follow = |cursor: u64| {
+        let events = records.events(None, cursor, 0).unwrap();
+        for event in &events {
+            let next = read.entry(event.job.clone()).or_default();
+            assert_eq!(event.text, next.to_string(), "{event:?}");
+            *next += 1;
         }
-        let (mut cursor, mut seen) = (begin, Vec::new());
-        while (seen.len() as u64) < WRITERS * EVENTS {
-            let events = records.events(None, cursor, 0).unwrap();
-            let Some(last) = events.last() else {
-                std::thread::yield_now();
-                assert!(records.newest_event_sequence().unwrap() < begin + 2 * WRITERS * EVENTS);
-                continue;
-            };
-            cursor = last.sequence;
-            seen.extend(events.into_iter().map(|event| (event.job, event.text)));
-            // All writers are done: what is not seen now was missed.
-            if cursor >= begin + WRITERS * EVENTS {
-                break;
-            }
+        events.last().map_or(cursor, |last| last.sequence)
+    };
+    let write = |id: &str| {
+        let numbers = (0..).take_while(|at| *at < EVENTS || Instant::now() < end);
+        numbers.map(|at: u64| records.record_event(id, "NOTE", &at.to_string(), at).unwrap()).count() as u64
+    };
+    let write = &write;
+    let written: Vec<u64> = std::thread::scope(|scope| {
+        let writers: Vec<_> = ids.iter().map(|id| scope.spawn(move || write(id))).collect();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            cursor = follow(cursor);
         }
-        seen
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    let distinct: BTreeSet<_> = seen.iter().collect();
-    assert_eq!((seen.len() as u64, distinct.len() as u64), (WRITERS * EVENTS, WRITERS * EVENTS));
+    follow(cursor);
+    println!("{} events of {WRITERS} writers", written.iter().sum::<u64>());
+    assert_eq!(ids.iter().map(|id| read[id]).collect::<Vec<_>>(), written);
 }
 
 /// What was recorded stays, and writers continue after the server is back.
