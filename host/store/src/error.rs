@@ -56,6 +56,8 @@ pub fn database_outage(error: &(dyn std::error::Error + 'static)) -> Option<Data
 pub enum DatabaseOutage {
     /// Nothing was recorded.
     NothingRecorded,
+    /// Nothing was recorded, because the disk of the database is full.
+    DiskFull,
     /// The change may have been recorded.
     OutcomeUnknown,
 }
@@ -128,6 +130,12 @@ pub enum StoreError {
         home: PathBuf,
         /// The number of the process that holds the lock, as that process wrote it; empty if unknown.
         process: String,
+    },
+    /// A migration into the state directory, or the bucket, was interrupted.
+    #[error("{place} has an incomplete copy of a state: run the `saggar migrate` that was interrupted again")]
+    IncompleteMigration {
+        /// The state directory or the bucket.
+        place: String,
     },
     /// A part of the state directory is a symbolic link whose target does not exist.
     #[error(
@@ -437,6 +445,12 @@ pub enum RecordError {
         found: i64,
         /// The newest schema version that this build knows.
         newest: i64,
+    },
+    /// A migration into the database was interrupted.
+    #[error("{database} has an incomplete copy of a state: run the `saggar migrate` that was interrupted again")]
+    IncompleteMigration {
+        /// The database.
+        database: String,
     },
     /// The queue is full.
     #[error("{queued} jobs wait already, and at most {max} can; submit again when some have run")]
