@@ -350,7 +350,11 @@ fn a_killed_migration_leaves_a_destination_that_nothing_opens_and_is_completed_b
         alone.args(arguments).env("SAGGAR_OBJECTS", s3_address("lab"));
         let said = String::from_utf8_lossy(&alone.output().unwrap().stderr).into_owned();
         assert!(said.contains("incomplete copy") && said.contains("s3://"), "{said}");
-        check_refusal(stores.migrate(None, Some(&back), stores.store.port()), "migration", &["incomplete copy"]);
+        check_refusal(
+            stores.migrate(None, Some(&back), stores.store.port()),
+            "incomplete_migration",
+            &["incomplete copy"],
+        );
     }
     let there = stores.to_stores(&home);
 
@@ -414,4 +418,38 @@ fn a_source_with_active_jobs_or_of_another_version_is_refused() {
         "source_in_use",
         &["25 seconds"],
     );
+}
+
+/// Returns the `saggar migrate` commands of the documentation.
+fn documented_commands() -> Vec<String> {
+    let page = std::fs::read_to_string(saggar_tests::root().join("host/docs/operate/migrate.md")).unwrap();
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("saggar migrate "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_documented_commands_move_a_state_and_bring_it_back() {
+    let Some(stores) = TestStores::start() else { return };
+    let (home, back) = (stores.path("home"), stores.path("back"));
+    make_small_state(&home);
+    let commands = documented_commands();
+    assert_eq!(commands.len(), 2, "there and back: {commands:?}");
+    for command in commands {
+        let command = command
+            .replace("postgres://saggar_server@db.example.com/saggar", stores.database.url())
+            .replace("s3://my-bucket/saggar", &s3_address("lab"))
+            .replace("/var/lib/saggar-3", back.to_str().unwrap())
+            .replace("/var/lib/saggar", home.to_str().unwrap());
+        let mut words = command.split(' ');
+        assert_eq!(words.next(), Some("saggar"));
+        let mut run = Command::new(binary());
+        run.args(words);
+        let output = stores.with_variables(run, stores.store.port()).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        println!("{command}\n{printed}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(printed.starts_with("COPIED AND COMPARED") && printed.contains("jobs  "), "{printed}");
+    }
+    assert_eq!(files(&back), files(&home));
 }

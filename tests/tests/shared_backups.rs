@@ -17,16 +17,38 @@ fn check_success(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Adds what a program needs to reach the stores.
+fn with_stores(mut command: Command, database: &PostgresServer, store: &MotoServer) -> Command {
+    command.env("SAGGAR_DATABASE_URL", database.url()).env("SAGGAR_OBJECTS", s3_address("lab"));
+    command.env("SAGGAR_SECRETS_KEY", SECRETS_KEY).envs(s3_variables(store.port()));
+    command.env_remove("AWS_SESSION_TOKEN").env_remove("AWS_CA_BUNDLE").env_remove("SAGGAR_HOME");
+    command
+}
+
+fn predict(server: &ServerProcess) -> String {
+    server.saggar_ok(&["predict", "digits", "-i", "image=@examples/digits/held-out/3.png", "--json"])
+}
+
+/// Checks that a server with a restored state serves the same, and continues the jobs from intact checkpoints.
+fn check_restored(server: &ServerProcess, jobs: &[String], answer: &str) {
+    server.wait_for_version("digits", 1);
+    assert_eq!(predict(server), answer);
+    assert!(server.get("/api/v1/secrets").to_string().contains("token"));
+    for job in jobs {
+        let printed = server.saggar_ok(&["output", "checkpoints", job, "--verify", "--json"]);
+        assert!(!printed.contains("damaged") && printed.contains("step"), "{printed}");
+        server.wait_for("the checkpoint", |it| {
+            it.saggar_ok(&["logs", job]).contains("resumed from checkpoint @").then_some(())
+        });
+        assert!(server.job(job)["attempt"].as_u64() >= Some(2), "{}", server.job(job));
+    }
+}
+
 #[test]
 fn every_backup_of_busy_servers_continues_their_jobs_in_a_state_directory() {
     let (Some(database), Some(store)) = (PostgresServer::start(), MotoServer::start()) else { return };
     let directory = tempfile::tempdir().unwrap();
-    let with_stores = |mut command: Command| {
-        command.env("SAGGAR_DATABASE_URL", database.url()).env("SAGGAR_OBJECTS", s3_address("lab"));
-        command.env("SAGGAR_SECRETS_KEY", SECRETS_KEY).envs(s3_variables(store.port()));
-        command.env_remove("AWS_SESSION_TOKEN").env_remove("AWS_CA_BUNDLE").env_remove("SAGGAR_HOME");
-        command
-    };
+    let with_stores = |command: Command| with_stores(command, &database, &store);
     let servers = ["a", "b"].map(|name| {
         let home = directory.path().join(name);
         std::fs::create_dir(&home).unwrap();
@@ -41,9 +63,6 @@ fn every_backup_of_busy_servers_continues_their_jobs_in_a_state_directory() {
     servers[1].wait_for_version("digits", 1);
     let secret = json!({ "value": "correct horse battery" });
     assert!(servers[0].request("PUT", "/api/v1/secrets/token", HttpPayload::Json(&secret)).status < 300);
-    let predict = |server: &ServerProcess| {
-        server.saggar_ok(&["predict", "digits", "-i", "image=@examples/digits/held-out/3.png", "--json"])
-    };
     let answer = predict(&servers[0]);
     // Every few steps a checkpoint is saved and one is pruned, while versions appear and vanish.
     let job = |at: usize| {
@@ -79,22 +98,8 @@ fn every_backup_of_busy_servers_continues_their_jobs_in_a_state_directory() {
     drop(servers);
     for number in 1..=BACKUPS {
         let server = ServerProcess::start(&directory.path().join(format!("restored-{number}")));
-        server.wait_for_version("digits", 1);
         server.wait_for_version("echo", number.into());
-        assert_eq!(predict(&server), answer);
-        assert!(server.get("/api/v1/secrets").to_string().contains("token"));
-        for job in &jobs {
-            let printed = server.saggar_ok(&["output", "checkpoints", job, "--verify", "--json"]);
-            assert!(!printed.contains("damaged") && printed.contains("step"), "{printed}");
-            let running = server.wait_for("the next attempt", |server| {
-                let job = server.job(job);
-                (job["attempt"].as_u64() >= Some(2)).then_some(job)
-            });
-            assert!(running["step"].as_u64() > Some(0), "{running}");
-            server.wait_for("the checkpoint", |it| {
-                it.saggar_ok(&["logs", job]).contains("resumed from checkpoint @").then_some(())
-            });
-        }
+        check_restored(&server, &jobs, &answer);
         server.kill_and_wait();
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use saggar_store::migration::{
     self, ContentCount, ContentLeft, MigrationError, MigrationProgress, MigrationReport, SharedStores,
 };
-use saggar_store::{BlockingObjects, ObjectStorage, StateDir, StoreError};
+use saggar_store::{BlockingObjects, ObjectStorage, RecordError, StateDir, StoreError};
 use serde::Serialize;
 
 use super::serve::object_storage::{requests_runtime, store_error};
@@ -235,9 +235,7 @@ fn migration_error(error: &MigrationError) -> CliError {
             "other_schema",
             "start `saggar serve` of this version once with these records, which upgrades them, and end it",
         ),
-        MigrationError::OtherSchema { .. } => {
-            (exit::CONFLICT, "other_schema", "use the newer version of saggar that wrote them")
-        }
+        MigrationError::OtherSchema { .. } => (exit::CONFLICT, "other_schema", "use the newer version that wrote them"),
         MigrationError::NoSecretsKey => (
             exit::INVALID,
             "no_secrets_key",
@@ -252,7 +250,19 @@ fn migration_error(error: &MigrationError) -> CliError {
             "repeat the command: it replaces what differs. Nothing opens the destination before it is complete",
         ),
         MigrationError::UnknownDocument { .. } => {
-            (exit::INVALID, "unknown_document", "use the version of saggar that the servers have")
+            (exit::INVALID, "unknown_document", "use the version that the servers have")
+        }
+        _ => failure_of_stores(error),
+    };
+    CliError::new(exit, code, error.to_string()).with_hint(hint)
+}
+
+/// Returns the exit code, the code and the hint of a failure of files, objects or records.
+fn failure_of_stores(error: &MigrationError) -> (i32, &'static str, &'static str) {
+    match error {
+        MigrationError::Store(StoreError::IncompleteMigration { .. })
+        | MigrationError::Records(RecordError::IncompleteMigration { .. }) => {
+            (exit::CONFLICT, "incomplete_migration", "complete it first: the same `saggar migrate` as before continues")
         }
         MigrationError::Store(StoreError::HomeInUse { .. }) => {
             (exit::CONFLICT, "home_in_use", "end the server, and repeat the command")
@@ -267,6 +277,5 @@ fn migration_error(error: &MigrationError) -> CliError {
             "migration",
             "repeat the command: it continues; `saggar doctor` checks the database and the bucket",
         ),
-    };
-    CliError::new(exit, code, error.to_string()).with_hint(hint)
+    }
 }

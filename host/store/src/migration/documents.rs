@@ -87,7 +87,7 @@ pub(super) fn read_documents(
         } else {
             document.text
         };
-        // An empty document means that there is no file.
+        // An empty document stands for a file that does not exist.
         if !text.is_empty() {
             file_of(&name)?;
             texts.insert(name, text);

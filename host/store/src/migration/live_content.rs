@@ -43,7 +43,7 @@ fn remove_incomplete_checkpoints(root: &Path, ledger: &mut ContentLedger) -> Res
     for target in manifests {
         let path = root.join(&target);
         let text = disk::read(&path).map_err(StoreError::io(&path))?;
-        // A damaged manifest is copied as it is: it is ignored by whoever reads it.
+        // A damaged manifest is copied as it is. Readers ignore it.
         let parts = checkpoint::parts_of_manifest(&target, &text).unwrap_or_default();
         if parts.iter().any(|part| !ledger.0.contains_key(part)) {
             disk::remove_file(&path).map_err(StoreError::io(&path))?;

@@ -17,18 +17,18 @@ const REQUESTS_MAX: usize = 16;
 /// Bytes in memory at the same time, unless one object has more.
 const BATCH_BYTES_MAX: u64 = 64 << 20;
 
-/// Returns the items in groups that are sent together.
-fn batches(items: &[ContentItem]) -> Vec<&[ContentItem]> {
+/// Returns groups of things that are sent or read together. `bytes_of` returns the bytes of one.
+fn batches<T>(things: &[T], bytes_of: impl Fn(&T) -> u64) -> Vec<&[T]> {
     let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
-    for (at, item) in items.iter().enumerate() {
-        if at > first && (at - first == REQUESTS_MAX || bytes + item.bytes() > BATCH_BYTES_MAX) {
-            groups.push(&items[first..at]);
+    for (at, thing) in things.iter().enumerate() {
+        if at > first && (at - first == REQUESTS_MAX || bytes + bytes_of(thing) > BATCH_BYTES_MAX) {
+            groups.push(&things[first..at]);
             (first, bytes) = (at, 0);
         }
-        bytes += item.bytes();
+        bytes += bytes_of(thing);
     }
-    if first < items.len() {
-        groups.push(&items[first..]);
+    if first < things.len() {
+        groups.push(&things[first..]);
     }
     groups
 }
@@ -45,7 +45,7 @@ pub(super) fn write(
     ledger: &mut ContentLedger,
     done: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    for batch in batches(&plan.items) {
+    for batch in batches(&plan.items, ContentItem::bytes) {
         let mut sent = Vec::new();
         for item in batch {
             let content = match &item.pieces[..] {
@@ -98,7 +98,7 @@ pub(super) fn verify(
         }
     }
     let names: Vec<&String> = ledger.0.keys().collect();
-    for batch in names.chunks(REQUESTS_MAX) {
+    for batch in batches(&names, |name| ledger.0[*name].1) {
         let wanted: Vec<String> = batch.iter().map(|name| (*name).clone()).collect();
         let read = bucket.wait(|objects| async move {
             let digest = |name: String| {
@@ -130,4 +130,21 @@ pub(super) fn check(what: &str, expected: (u64, Digest), found: Option<(u64, Dig
     let describe = |(bytes, sha256): (u64, Digest)| format!("{bytes} bytes with SHA-256 {sha256}");
     let found = found.map_or_else(|| "nothing".to_owned(), describe);
     Err(MigrationError::Differs { what: what.to_owned(), expected: describe(expected), found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_few_things_and_few_bytes() {
+        let check = |bytes: &[u64], expected: &[usize]| {
+            let sizes: Vec<usize> = batches(bytes, |bytes| *bytes).iter().map(|group| group.len()).collect();
+            assert_eq!(sizes, expected, "{bytes:?}");
+        };
+        check(&[], &[]);
+        check(&[1; 20], &[16, 4]);
+        check(&[BATCH_BYTES_MAX, 1, BATCH_BYTES_MAX - 1, 1], &[1, 2, 1]);
+        check(&[2 * BATCH_BYTES_MAX, 2 * BATCH_BYTES_MAX], &[1, 1]);
+    }
 }
