@@ -97,7 +97,7 @@ fn every_backup_of_busy_servers_continues_their_jobs_in_a_state_directory() {
     }
     drop(servers);
     for number in 1..=BACKUPS {
-        let server = ServerProcess::start(&directory.path().join(format!("restored-{number}")));
+        let server = ServerProcess::start_with(&directory.path().join(format!("restored-{number}")), &["--jobs", "2"]);
         server.wait_for_version("echo", number.into());
         check_restored(&server, &jobs, &answer);
         server.kill_and_wait();

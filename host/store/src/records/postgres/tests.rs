@@ -12,7 +12,6 @@ use crate::records::{
 };
 
 mod answer_cutter;
-mod encryption;
 #[allow(unreachable_pub, dead_code, reason = "the tests of whole servers include this file too, and export it")]
 pub(in crate::records) mod test_server;
 mod unanswered_writes;
