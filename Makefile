@@ -18,6 +18,8 @@ SOAK_SECONDS ?= 3600
 SWAPS ?= 1000
 ATTACK_SECONDS ?= 60
 CLUSTER_JOBS ?= 100
+DATABASE_KILLS ?= 20
+DATABASE_PAUSE_SECONDS ?= 30
 SEEDS ?= 10000
 ATTACKS ?= $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
 ONLY ?=
@@ -26,7 +28,7 @@ THREADS ?=
 SAVE ?=
 export KEEP
 
-.PHONY: help setup build plugins guests dist demo test test-swiftshader docs lint bench bench-peers bench-scale cluster carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
+.PHONY: help setup build plugins guests dist demo test test-swiftshader docs lint bench bench-peers bench-scale cluster database-faults carry attack soak clean conformance-webnn conformance-onnx conformance-onnx-rules fuzz fuzz-graphs
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 32
@@ -143,6 +145,12 @@ cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network names
 	 cargo test --locked --workspace --test object_store_server outage -- --nocapture
 	SAGGAR_EVENT_SECONDS=600 cargo test --locked --workspace --lib a_reader_of_events_misses_none -- --nocapture
 	SAGGAR_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --lib servers_with_faults_run_each_job_to_success_once_on_sqlite -- --nocapture
+
+database-faults: build ## two servers whose database is killed DATABASE_KILLS=20 times, stopped for DATABASE_PAUSE_SECONDS=30, and full (as root)
+	@.ci/setup test
+	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
+	SAGGAR_DATABASE_KILLS=$(DATABASE_KILLS) SAGGAR_DATABASE_PAUSE_SECONDS=$(DATABASE_PAUSE_SECONDS) REQUIRE_ALL=1 \
+	 SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo test --locked --workspace --test database_faults -- --nocapture --test-threads 1
 
 carry: ## pack the build's checks and benchmarks for a machine that has only a GPU driver: target/carry.tar.xz
 	@.ci/setup build

@@ -2,6 +2,7 @@
 
 Moto checks `If-None-Match` and then writes without a lock: of 8 puts at the same time, sometimes two succeed.
 """
+import sys
 import threading
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -20,4 +21,6 @@ def serve(environ, start_response):
         return list(application(environ, start_response))
 
 
-run_simple("127.0.0.1", 0, serve, threaded=True, request_handler=MotoRequestHandler)
+# Arguments: the files of a certificate and of its key, for encrypted connections.
+certificate = tuple(sys.argv[1:3]) or None
+run_simple("127.0.0.1", 0, serve, threaded=True, request_handler=MotoRequestHandler, ssl_context=certificate)

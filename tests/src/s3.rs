@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use saggar_store::ObjectStorage;
 use saggar_store::objects::S3Settings;
+use ureq::tls::TlsConfig;
 
 use crate::root;
 
@@ -39,6 +41,19 @@ impl MotoServer {
     /// # Panics
     /// If it cannot be installed and `REQUIRE_ALL` or `REQUIRE_S3` is set, or does not start.
     pub fn start() -> Option<MotoServer> {
+        MotoServer::start_with(None)
+    }
+
+    /// Starts a server as [`MotoServer::start`] does, with the files of a certificate and of its key, with which it accepts only
+    /// encrypted connections.
+    ///
+    /// # Panics
+    /// The same.
+    pub fn start_encrypted(certificate: &Path, key: &Path) -> Option<MotoServer> {
+        MotoServer::start_with(Some([certificate, key]))
+    }
+
+    fn start_with(certificate: Option<[&Path; 2]>) -> Option<MotoServer> {
         let installed = Command::new(root().join(".ci/clients")).arg("tests/clients/s3.txt").output();
         let installed = installed.expect("bash is installed");
         if !installed.status.success() {
@@ -46,15 +61,20 @@ impl MotoServer {
         }
         let mut command = Command::new(String::from_utf8_lossy(&installed.stdout).trim());
         command.arg("-B").arg(root().join("tests/clients/moto_server.py")).env("PYTHONUNBUFFERED", "1");
+        command.args(certificate.into_iter().flatten());
+        let scheme = if certificate.is_some() { "https" } else { "http" };
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         // Owned by the value that kills it before anything can panic.
         let mut server = MotoServer { child: child.expect("the environment has Python"), port: 0 };
         let mut log = BufReader::new(server.child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-        let port = log.find_map(|line| line.split_once("http://127.0.0.1:")?.1.trim().parse().ok());
+        let port = log.find_map(|line| line.split_once("://127.0.0.1:")?.1.trim().parse().ok());
         server.port = port.expect("moto says its address");
         // A full pipe would block the server.
         std::thread::spawn(move || log.for_each(drop));
-        let created = ureq::put(format!("http://127.0.0.1:{}/{BUCKET}", server.port)).send_empty();
+        // Its certificate is that of a test, which the client of this request does not know.
+        let trust = TlsConfig::builder().disable_verification(true).build();
+        let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().tls_config(trust).build());
+        let created = agent.put(format!("{scheme}://127.0.0.1:{}/{BUCKET}", server.port)).send_empty();
         assert!(created.is_ok(), "{created:?}");
         Some(server)
     }

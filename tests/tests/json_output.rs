@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use saggar_store::digest::Digest;
 use saggar_tests::onnx::small_model::{external_model, external_weights};
+use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::workers::link_shared_directories;
 use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, guest, plugin, root};
 use serde_json::Value;
@@ -57,6 +58,7 @@ struct JsonSession<'s> {
     server: &'s ServerProcess,
     place: &'s Path,
     done: BTreeSet<String>,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl JsonSession<'_> {
@@ -70,7 +72,7 @@ impl JsonSession<'_> {
         arguments.insert(at, "--json".to_owned());
         let mut command = self.server.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         command.current_dir(self.place).env("XDG_CACHE_HOME", self.place).env("XDG_CONFIG_HOME", self.place);
-        command.env("SAGGAR_ADDR", "127.0.0.1:0");
+        command.env("SAGGAR_ADDR", "127.0.0.1:0").envs(self.variables.clone());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A command that does not read its input can have ended.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -296,7 +298,8 @@ fn workers(session: &mut JsonSession<'_>) {
     command.arg(&home).env("SAGGAR_DATABASE_URL", database.url());
     let server = ServerProcess::from_command(command, &home);
     server.wait_for("the row of its host", |server| server.get("/api/v1/workers")["workers"].get(0).cloned());
-    let mut shared = JsonSession { server: &server, place: session.place, done: BTreeSet::new() };
+    let mut shared =
+        JsonSession { server: &server, place: session.place, done: BTreeSet::new(), variables: Vec::new() };
     assert_eq!(shared.json("ps --workers")[0]["kind"], "server");
     assert_eq!(shared.json("worker drain s")[0]["state"], "DRAINING");
     let job = SteadyJob::with_steps(3).submit(&server);
@@ -307,6 +310,21 @@ fn workers(session: &mut JsonSession<'_>) {
     session.done.extend(shared.done);
 }
 
+/// Commands that need a database and a bucket.
+fn shared_stores(session: &mut JsonSession<'_>) {
+    let (Some(database), Some(store)) = (PostgresServer::start(), MotoServer::start()) else {
+        return session.done.extend(["migrate".to_owned()]);
+    };
+    std::fs::create_dir(session.place.join("alone")).unwrap();
+    drop(ServerProcess::start(&session.place.join("alone")));
+    session.variables = s3_variables(store.port()).to_vec();
+    let stores = format!("{} {}", database.url(), s3_address("json"));
+    let moved = session.json(&format!("migrate --from alone --to {stores}"));
+    assert_eq!((&moved["from"], &moved["tables"][1]["table"]), (&"alone".into(), &"jobs".into()), "{moved}");
+    assert_eq!(session.json(&format!("migrate --from {stores} --to moved"))["tables"], moved["tables"]);
+    session.variables.clear();
+}
+
 #[test]
 fn every_command_prints_json_with_the_json_flag() {
     let place = tempfile::tempdir().unwrap();
@@ -314,7 +332,8 @@ fn every_command_prints_json_with_the_json_flag() {
     let state = place.path().join("state");
     std::fs::create_dir(&state).unwrap();
     let server = ServerProcess::start_with(&state, &["--notebooks", "1"]);
-    let mut session = JsonSession { server: &server, place: place.path(), done: BTreeSet::new() };
+    let mut session =
+        JsonSession { server: &server, place: place.path(), done: BTreeSet::new(), variables: Vec::new() };
     session.json("health");
     jobs(&mut session);
     data(&mut session);
@@ -322,6 +341,7 @@ fn every_command_prints_json_with_the_json_flag() {
     pipelines(&mut session);
     machine(&mut session);
     workers(&mut session);
+    shared_stores(&mut session);
     let (expected, exempt) = (commands(), EXEMPT.map(|(name, _)| name));
     assert!(expected.len() > 60 && exempt.iter().all(|name| expected.contains(*name)), "{expected:?}");
     let is_missing = |name: &&String| !session.done.contains(*name) && !exempt.contains(&name.as_str());

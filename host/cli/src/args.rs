@@ -20,6 +20,7 @@ mod key;
 mod label;
 mod listen_address;
 mod machine;
+mod migrate;
 mod models;
 mod output;
 mod pipeline;
@@ -52,7 +53,7 @@ pub(crate) use data::ImageSize;
 pub(crate) use data::{
     DataAddArgs, DataCommand, DataExportArgs, DataFetchArgs, DataPushArgs, DataRmArgs, DataTableArgs, RecipeCommand,
 };
-pub(crate) use database::{DatabaseArgs, DatabaseUrl};
+pub(crate) use database::{DATABASE_URL_VARIABLE, DatabaseArgs, DatabaseUrl};
 pub(crate) use deploy::{DeployCommand, DeployHelmArgs, DeployInstallationArgs, DeployKubernetesArgs};
 pub(crate) use help::command;
 pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
@@ -64,6 +65,7 @@ pub(crate) use jobs::{JobNamesArgs, LogsArgs, NotebookArgs, PsArgs, StatusArgs};
 pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyPairArgs, KeyRevokeArgs, KeySignArgs};
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use machine::DoctorArgs;
+pub(crate) use migrate::{MigrateArgs, MigrationAddress};
 pub(crate) use models::{BundleImportArgs, ImportArgs, ModelExportArgs, ModelPushArgs, ModelRmArgs, ModelsCommand};
 pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
 pub(crate) use pipeline::{GraphFormat, PipelineCommand, PipelineGraphArgs, PipelineRunArgs, PipelineScheduleArgs};
@@ -205,10 +207,12 @@ pub(crate) enum CliCommand {
     Worker(WorkerCommand),
     /// Check this machine: devices, drivers, configuration and the state directory.
     Doctor(DoctorArgs),
-    /// Copy a state directory to one file, also while a server uses it.
+    /// Copy a state directory, or the stores that servers share, to one file, also while servers use it.
     Backup(BackupArgs),
     /// Create a state directory from a backup.
     Restore(RestoreArgs),
+    /// Copy a state directory to a database and a bucket that several servers share, or back.
+    Migrate(MigrateArgs),
     /// Say whether this program can open a state directory, and what it would change in it, without changing anything.
     UpgradeCheck(UpgradeCheckArgs),
     /// Write manifests for Kubernetes, or a Helm chart, of servers and workers.

@@ -22,6 +22,7 @@ pub(crate) mod jobs;
 pub(crate) mod key;
 pub(crate) mod listeners;
 pub(crate) mod manual;
+pub(crate) mod migrate;
 pub(crate) mod models;
 pub(crate) mod notebook;
 pub(crate) mod outputs;

@@ -104,6 +104,7 @@ fn is_local(command: &CliCommand) -> bool {
             | CliCommand::Doctor(_)
             | CliCommand::Backup(_)
             | CliCommand::Restore(_)
+            | CliCommand::Migrate(_)
             | CliCommand::UpgradeCheck(_)
             | CliCommand::Deploy(_)
             | CliCommand::Build(_)
@@ -186,6 +187,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
         CliCommand::Doctor(args) => commands::doctor::doctor(&args, &server, output),
         CliCommand::Backup(args) => commands::backup::back_up(&args, output).map(|()| 0),
         CliCommand::Restore(args) => commands::backup::restore(&args, output).map(|()| 0),
+        CliCommand::Migrate(args) => commands::migrate::migrate(&args, output).map(|()| 0),
         CliCommand::UpgradeCheck(args) => commands::upgrade_check::upgrade_check(&args, output).map(|()| 0),
         CliCommand::Deploy(DeployCommand::Kubernetes(args)) => commands::deploy::kubernetes(&args, output).map(|()| 0),
         CliCommand::Deploy(DeployCommand::Helm(args)) => commands::deploy::helm(&args, output).map(|()| 0),

@@ -35,6 +35,13 @@ mod tests;
 pub use export::{CheckpointExport, CheckpointQuery};
 pub use retention::{BestMetric, MetricMode, Retention};
 
+/// Returns the names of the parts that a manifest names, whose object has this name. `None` if it is damaged.
+pub(crate) fn parts_of_manifest(object: &str, text: &[u8]) -> Option<Vec<String>> {
+    let (folder, _) = object.rsplit_once('/')?;
+    let (manifest, _) = manifest::CheckpointManifest::decode(text).ok()?;
+    Some(manifest.parts.iter().map(|part| listing::part_object_name(folder, part)).collect())
+}
+
 /// The role of a variable. A model version contains parameters and statistics; a checkpoint contains all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -37,7 +37,7 @@ pub use usage::{KeyUsage, KeyUsageFile};
 pub const KEY_PREFIX: &str = "sgr_";
 
 /// The name of the document of keys in records that servers have in common.
-const KEYS_DOCUMENT: &str = "keys";
+pub(crate) const KEYS_DOCUMENT: &str = "keys";
 
 /// The format of the file that this build reads and writes.
 pub(crate) const FORMAT: u64 = 1;

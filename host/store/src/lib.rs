@@ -22,6 +22,7 @@ pub mod job_files;
 pub mod keys;
 pub mod limits;
 pub mod logged_items;
+pub mod migration;
 pub mod models;
 pub mod objects;
 pub mod outputs;

@@ -30,6 +30,9 @@ pub use s3::{ClockSkew, S3Settings};
 use files::{LocalObjectStore, ObjectPin};
 use s3::RemoteStore;
 
+/// The object of a bucket, and the file of a state directory, that say that a migration into it is not complete.
+pub(crate) const MIGRATION_MARK: &str = "migration.json";
+
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
@@ -116,6 +119,17 @@ impl ObjectStorage {
     /// had a time.
     pub fn clock_skew(&self, now_ms: UnixMillis) -> Option<ClockSkew> {
         self.remote.as_ref()?.clock.skew(now_ms)
+    }
+
+    /// Returns `IncompleteMigration` if a migration into the store was interrupted.
+    ///
+    /// # Errors
+    /// Also returns `Object` and `Remote`.
+    pub async fn check_is_complete(&self) -> Result<(), StoreError> {
+        match self.size(MIGRATION_MARK).await? {
+            None => Ok(()),
+            Some(_) => Err(StoreError::IncompleteMigration { place: self.address().to_owned() }),
+        }
     }
 
     /// Returns a function that adds an object's name to an error of the store.

@@ -38,6 +38,7 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use document::{DocumentRecords, RecordedDocument};
@@ -73,6 +74,9 @@ pub use sweep::{
 
 pub use postgres::{DatabaseInspection, inspect_database};
 
+pub use transfer::TableDigest;
+pub(crate) use transfer::{MIGRATION_DOCUMENT, RecordsDatabase};
+
 use postgres::PostgresRecords;
 use sqlite::SqliteRecords;
 
@@ -81,7 +85,7 @@ use sqlite::SqliteRecords;
 /// migrates it.
 ///
 /// # Errors
-/// Returns `UnknownEngine` for any other URL; `NewerSchema`; `Database`.
+/// Returns `UnknownEngine` for any other URL; `NewerSchema`; `IncompleteMigration`; `Database`.
 pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> {
     let url = url.as_ref();
     let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
@@ -90,11 +94,21 @@ pub fn open(url: impl AsRef<OsStr>) -> Result<Arc<dyn JobRecords>, RecordError> 
         None => Path::new(url),
         Some(("sqlite", path)) if path.starts_with('/') => Path::new(path),
         Some(("postgres" | "postgresql", _)) => {
-            return Ok(Arc::new(PostgresRecords::open(url.to_str().unwrap_or_default())?));
+            let records = PostgresRecords::open(url.to_str().unwrap_or_default())?;
+            check_is_complete(&records, records.database())?;
+            return Ok(Arc::new(records));
         }
         Some((scheme, _)) => return Err(RecordError::UnknownEngine { scheme: scheme.to_owned() }),
     };
     Ok(Arc::new(SqliteRecords::open(path)?))
+}
+
+/// Returns `IncompleteMigration` if a migration into the database was interrupted.
+pub(crate) fn check_is_complete(records: &dyn JobRecords, database: &str) -> Result<(), RecordError> {
+    match records.document(MIGRATION_DOCUMENT, 0)? {
+        None => Ok(()),
+        Some(_) => Err(RecordError::IncompleteMigration { database: database.to_owned() }),
+    }
 }
 
 /// The version of the database's schema that this build writes.

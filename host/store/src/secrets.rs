@@ -49,7 +49,7 @@ impl StoredSecret {
 }
 
 /// The document of the secrets that servers have in common.
-const SECRETS_DOCUMENT: &str = "secrets";
+pub(crate) const SECRETS_DOCUMENT: &str = "secrets";
 
 /// The file of secrets, which servers can have in common. Clones share the file.
 #[derive(Clone, Debug)]
@@ -126,6 +126,16 @@ impl SecretStore {
     /// Returns `Store`; `Shared`.
     pub fn share(self, records: Arc<dyn DocumentRecords>, key: SealingKey) -> Result<SecretStore, SecretError> {
         Ok(SecretStore { file: self.file.share_sealed(SECRETS_DOCUMENT, records, key)? })
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.file.path()
+    }
+
+    /// Returns whether no secret is stored. A file that cannot be read may have some.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read().is_ok_and(|secrets| secrets.is_empty())
     }
 
     /// Returns whether servers have the secrets in common.

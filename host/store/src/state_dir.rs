@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::job_files::{JobFiles, LocalJobFiles, ObjectJobFiles};
 use crate::keys::{KeyFile, KeyUsageFile};
 use crate::limits::{INHERITED_LOCK_WAIT_MAX, LOCK_POLL_INTERVAL};
-use crate::objects::BlockingObjects;
+use crate::objects::{BlockingObjects, MIGRATION_MARK};
 use crate::records::LogRecords;
 
 /// The state directory of one installation.
@@ -57,8 +57,17 @@ impl StateDir {
     ///
     /// # Errors
     /// Returns `Io` if a directory cannot be created; `LinkToNothing` if a part is a symbolic link whose target does
-    /// not exist.
+    /// not exist; `IncompleteMigration`.
     pub fn open(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
+        let root = root.into();
+        if root.join(MIGRATION_MARK).exists() {
+            return Err(StoreError::IncompleteMigration { place: root.display().to_string() });
+        }
+        StateDir::open_incomplete(root)
+    }
+
+    /// Opens the directory as [`open`](Self::open) does, also if a migration into it is not complete.
+    pub(crate) fn open_incomplete(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
         let root = std::path::absolute(root.into()).map_err(StoreError::io("."))?;
         let home = StateDir { root, bucket: None };
         for place in RELOCATABLE_DIRECTORIES.map(|place| home.root.join(place)) {

@@ -148,6 +148,14 @@ fn database_format(part: &'static str, path: &Path, newest: u64) -> StateFormat 
     StateFormat { part, found, readable: 0..=newest, verdict, problem }
 }
 
+/// Returns the version of the schema of the job records in a file, without opening it with SQLite. `None` if it does not exist.
+///
+/// # Errors
+/// Returns any error of reading it, and one of a file that is no database.
+pub(crate) fn records_schema(path: &Path) -> io::Result<Option<u64>> {
+    read_user_version(path)
+}
+
 /// Returns the version of the schema in a SQLite file, or in its write-ahead log if a commit there is newer. Returns
 /// `None` if the file does not exist or is empty. SQLite itself is not used, because it would write to the files beside
 /// the database.

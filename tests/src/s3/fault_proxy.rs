@@ -12,6 +12,8 @@ use super::http_message::RawRequest;
 pub enum S3Fault {
     /// It is not forwarded, and gets this status and this code.
     Refuse(u16, &'static str),
+    /// It is forwarded with another last byte of its body.
+    DamageBody,
     /// It is forwarded, and the connection ends before the answer.
     LoseAnswer,
     /// It is not forwarded, and the connection ends.
@@ -140,6 +142,12 @@ fn answer(client: &mut TcpStream, server: u16, mut request: RawRequest, fault: O
         Some(S3Fault::Silence) => {
             request.send(server)?;
             client.read(&mut [0]).map(drop)
+        }
+        Some(S3Fault::DamageBody) => {
+            if let Some(last) = request.body.last_mut() {
+                *last ^= 1;
+            }
+            client.write_all(&request.send(server)?)
         }
         Some(S3Fault::IgnoreCondition) => {
             request.remove("if-none-match");

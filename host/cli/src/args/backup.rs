@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::database::{DATABASE_URL_VARIABLE, DatabaseUrl};
+
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     /// The file to write. It must not exist.
@@ -11,6 +13,19 @@ pub(crate) struct BackupArgs {
     /// The state directory.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
     pub(crate) home: PathBuf,
+    #[command(flatten)]
+    pub(crate) stores: BackupStoresArgs,
+}
+
+/// The stores that several servers share.
+#[derive(Debug, Args)]
+pub(crate) struct BackupStoresArgs {
+    /// Copy this database and the bucket of --objects, which several servers share, instead of a state directory.
+    #[arg(long, env = DATABASE_URL_VARIABLE, hide_env_values = true, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
+    /// The bucket of the servers of --database.
+    #[arg(long, env = "SAGGAR_OBJECTS", value_name = "ADDRESS")]
+    pub(crate) objects: Option<String>,
 }
 
 #[derive(Debug, Args)]

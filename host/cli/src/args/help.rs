@@ -44,7 +44,7 @@ pub(super) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Data", &["data"]),
     ("Models", &["models", "import", "plugins"]),
     ("Access", &["key", "secret", "quota"]),
-    ("Maintain", &["backup", "restore", "upgrade-check", "deploy"]),
+    ("Maintain", &["backup", "restore", "migrate", "upgrade-check", "deploy"]),
     ("Inspect and measure", &["inspect", "bench", "cost", "doctor", "health", "version"]),
     ("Project", &["init", "dev", "build", "check", "config", "completion"]),
 ];
@@ -215,8 +215,21 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("key pair", &["saggar key pair release"]),
     ("key sign", &["saggar key sign digits.saggar --secret-key release.key"]),
     ("verify", &["saggar verify answer.http", "saggar verify answer.http --recompute -i image=@seven.png"]),
-    ("backup", &["saggar backup saggar-backup.tar --home /var/lib/saggar"]),
+    (
+        "backup",
+        &[
+            "saggar backup saggar-backup.tar --home /var/lib/saggar",
+            "saggar backup saggar-backup.tar --database postgres://saggar_server@db.example.com/saggar --objects s3://my-bucket/saggar",
+        ],
+    ),
     ("restore", &["saggar restore saggar-backup.tar --home /var/lib/saggar"]),
+    (
+        "migrate",
+        &[
+            "saggar migrate --from /var/lib/saggar --to postgres://saggar_server@db.example.com/saggar s3://my-bucket/saggar",
+            "saggar migrate --from postgres://saggar_server@db.example.com/saggar s3://my-bucket/saggar --to /var/lib/saggar",
+        ],
+    ),
     ("deploy", &["saggar deploy kubernetes --image registry.example.com/saggar:0.1.0 --objects s3://models/saggar"]),
     (
         "deploy kubernetes",

@@ -1,13 +1,14 @@
 //! `saggar backup` and `saggar restore`: a state directory in one file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use saggar_clock::{Clock, SystemClock};
 use saggar_store::StateDir;
 use saggar_store::backup::{self, BackupError, BackupSummary};
 use serde::Serialize;
 
-use crate::args::{BackupArgs, RestoreArgs};
+use super::migrate;
+use crate::args::{BackupArgs, DatabaseUrl, RestoreArgs};
 use crate::atomic_file;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
@@ -23,30 +24,74 @@ struct BackupResult {
 }
 
 pub(crate) fn back_up(args: &BackupArgs, output: CliOutput) -> Result<(), CliError> {
-    if !args.home.join("saggar.db").exists() {
-        let message = format!("{} is not a state directory: it has no saggar.db", args.home.display());
-        return Err(CliError::new(exit::NOT_FOUND, "no_home", message)
-            .with_hint("name it with --home or SAGGAR_HOME; `saggar doctor` lists those of your servers"));
-    }
+    let database = args.stores.database.as_ref().filter(|url| !url.is_empty());
+    let objects = args.stores.objects.as_deref().filter(|address| !address.is_empty());
     if args.file.exists() {
         let message = format!("{} is there already", args.file.display());
         return Err(CliError::new(exit::CONFLICT, "exists", message).with_hint("choose another name"));
     }
-    let home =
-        StateDir::open(&args.home).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))?;
-    let part = atomic_file::partial_path(&args.file);
-    let summary =
-        backup::back_up(&home, &part, SystemClock.now_ms()).map_err(|error| backup_error(&args.file, &error))?;
-    std::fs::rename(&part, &args.file).map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", args.file.display()))
-    })?;
-    print_result(&args.file, home.root(), summary, output);
+    let (summary, place) = match (database, objects) {
+        (Some(database), Some(objects)) => back_up_stores(&args.file, database, objects, output)?,
+        (Some(_), None) => {
+            let error =
+                CliError::new(exit::USAGE, "usage", "--database needs --objects, the bucket of the same servers");
+            return Err(error.with_hint("servers that share directories: `pg_dump`, and then copy the directories"));
+        }
+        (None, _) => back_up_directory(args)?,
+    };
+    print_result(&args.file, &place, summary, output);
     if !output.json {
         output
             .print_note("It contains secrets, keys and weights in readable form: protect it like the state directory.");
     }
     Ok(())
+}
+
+/// Copies a database and a bucket to a state directory beside the file, and that into the file.
+fn back_up_stores(
+    file: &Path,
+    database: &DatabaseUrl,
+    objects: &str,
+    output: CliOutput,
+) -> Result<(BackupSummary, String), CliError> {
+    let stores = migrate::open_stores(database, objects)?;
+    // A killed command leaves a directory that is marked as incomplete, and that is used again.
+    let staging = StagedState(file.with_added_extension("state"));
+    migrate::export(&stores, &staging.0, output)?;
+    let home =
+        StateDir::open(&staging.0).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))?;
+    Ok((write_archive(&home, file)?, stores.objects.storage().address().to_owned()))
+}
+
+/// A state directory beside the file, which is removed on drop.
+struct StagedState(PathBuf);
+
+impl Drop for StagedState {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn back_up_directory(args: &BackupArgs) -> Result<(BackupSummary, String), CliError> {
+    if !args.home.join("saggar.db").exists() {
+        let message = format!("{} is not a state directory: it has no saggar.db", args.home.display());
+        return Err(CliError::new(exit::NOT_FOUND, "no_home", message)
+            .with_hint("name it with --home or SAGGAR_HOME; `saggar doctor` lists those of your servers"));
+    }
+    let home =
+        StateDir::open(&args.home).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))?;
+    Ok((write_archive(&home, &args.file)?, home.root().display().to_string()))
+}
+
+/// Writes the file under another name first.
+fn write_archive(home: &StateDir, file: &Path) -> Result<BackupSummary, CliError> {
+    let part = atomic_file::partial_path(file);
+    let summary = backup::back_up(home, &part, SystemClock.now_ms()).map_err(|error| backup_error(file, &error))?;
+    std::fs::rename(&part, file).map_err(|error| {
+        let _ = std::fs::remove_file(&part);
+        CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display()))
+    })?;
+    Ok(summary)
 }
 
 pub(crate) fn restore(args: &RestoreArgs, output: CliOutput) -> Result<(), CliError> {
@@ -55,7 +100,7 @@ pub(crate) fn restore(args: &RestoreArgs, output: CliOutput) -> Result<(), CliEr
         return Err(CliError::new(exit::NOT_FOUND, "no_file", message));
     }
     let summary = backup::restore(&args.file, &args.home).map_err(|error| backup_error(&args.file, &error))?;
-    print_result(&args.file, &args.home, summary, output);
+    print_result(&args.file, &args.home.display().to_string(), summary, output);
     if !output.json {
         let home = args.home.display();
         output.print_note(&format!("Next: saggar doctor --home {home} | saggar serve --home {home}"));
@@ -63,9 +108,9 @@ pub(crate) fn restore(args: &RestoreArgs, output: CliOutput) -> Result<(), CliEr
     Ok(())
 }
 
-fn print_result(file: &Path, home: &Path, summary: BackupSummary, output: CliOutput) {
+fn print_result(file: &Path, home: &str, summary: BackupSummary, output: CliOutput) {
     let BackupSummary { files, bytes } = summary;
-    let (file, home) = (file.display().to_string(), home.display().to_string());
+    let (file, home) = (file.display().to_string(), home.to_owned());
     if output.json {
         output.print_json(&BackupResult { file, home, files, bytes });
         return;

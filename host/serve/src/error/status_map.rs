@@ -210,6 +210,9 @@ pub(super) fn store_unavailable() -> ErrorMapping {
 pub(super) fn database_unavailable(outage: DatabaseOutage) -> ErrorMapping {
     let hint = match outage {
         DatabaseOutage::NothingRecorded => "nothing was changed; try again",
+        DatabaseOutage::DiskFull => {
+            "the disk of the database is full, and nothing was changed: make room there, and try again"
+        }
         DatabaseOutage::OutcomeUnknown => "it is not known whether the change was made: look before you try again",
     };
     let hint = format!("{hint}; `saggar doctor` on the server's machine checks the database");

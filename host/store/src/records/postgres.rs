@@ -72,7 +72,8 @@ impl PostgresRecords {
         Ok(records)
     }
 
-    fn database(&self) -> &str {
+    /// Returns the database for messages, without its password.
+    pub(super) fn database(&self) -> &str {
         &self.pool.settings().name
     }
 

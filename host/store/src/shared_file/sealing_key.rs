@@ -34,7 +34,7 @@ impl SealingKey {
     }
 
     /// Seals the text of a document.
-    pub(super) fn seal(&self, name: &str, text: &str) -> String {
+    pub(crate) fn seal(&self, name: &str, text: &str) -> String {
         let nonce = durable::random_bytes::<NONCE_LEN>();
         let mut bytes = text.as_bytes().to_vec();
         self.0
@@ -45,7 +45,7 @@ impl SealingKey {
     }
 
     /// Returns the text of a sealed document, or `None` if it was sealed with another key, under another name, or changed.
-    pub(super) fn open(&self, name: &str, sealed: &str) -> Option<String> {
+    pub(crate) fn open(&self, name: &str, sealed: &str) -> Option<String> {
         let bytes = decode_hex(sealed.strip_prefix(PREFIX)?)?;
         let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
         let mut sealed = sealed.to_vec();

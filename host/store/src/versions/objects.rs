@@ -36,11 +36,10 @@ use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 
 mod version_index;
 
-pub(crate) use version_index::VersionIndex;
-use version_index::{IndexedFile, IndexedPart};
+pub(crate) use version_index::{IndexedFile, IndexedPart, VersionIndex};
 
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.
-const PART_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const PART_BYTES_MAX: u64 = 64 << 20;
 
 /// Indexes that were read, with the time of that, by name and version.
 type KnownIndexes = BTreeMap<(String, u64), (UnixMillis, Arc<VersionIndex>)>;

@@ -24,7 +24,7 @@ pub(in crate::commands) fn open(address: Option<&str>, home: StateDir) -> Result
 }
 
 /// Starts the threads that send requests to the bucket for code that blocks, as long as the process runs.
-fn requests_runtime() -> Result<Handle, CliError> {
+pub(in crate::commands) fn requests_runtime() -> Result<Handle, CliError> {
     let mut runtime = Builder::new_multi_thread();
     let runtime = runtime.worker_threads(REQUEST_THREADS).thread_name("objects").enable_all().build();
     let runtime = runtime.map_err(unexpected_error)?;
@@ -66,15 +66,17 @@ pub(in crate::commands) async fn check(
     }
     let store = objects.address();
     tracing::info!(store, "checking the store of objects");
+    objects.check_is_complete().await.map_err(store_error)?;
     let probe = objects.probe(|| clock.now_ms()).await.map_err(store_error)?;
     tracing::info!(store, latency_ms = probe.latency.as_millis(), "objects are in the store");
     Ok(())
 }
 
-fn store_error(error: StoreError) -> CliError {
+pub(in crate::commands) fn store_error(error: StoreError) -> CliError {
     let (exit, code) = match &error {
         StoreError::BadStoreAddress { .. } => (exit::INVALID, "bad_object_store"),
         StoreError::UnsafeStore { .. } => (exit::CONFLICT, "unsafe_object_store"),
+        StoreError::IncompleteMigration { .. } => (exit::CONFLICT, "incomplete_migration"),
         StoreError::Remote { .. } => (exit::UNREACHABLE, "object_store_unreachable"),
         _ => (exit::UNEXPECTED, "unexpected"),
     };

@@ -21,16 +21,25 @@ pub(in crate::commands) struct ServerRecords {
     pub(super) secrets: SecretStore,
 }
 
-/// Makes the secrets those of all servers of the database, if a key is set to seal them.
-fn share_secrets(secrets: SecretStore, records: &Arc<dyn JobRecords>) -> Result<SecretStore, CliError> {
-    let Some(key) = std::env::var(SECRETS_KEY_VARIABLE).ok().filter(|key| !key.is_empty()) else {
-        secrets.stop_sharing().map_err(unexpected_error)?;
-        return Ok(secrets);
-    };
+/// Returns the key that seals secrets in a database, if it is set.
+///
+/// # Errors
+/// Fails if it is not one.
+pub(in crate::commands) fn sealing_key() -> Result<Option<SealingKey>, CliError> {
+    let Some(key) = std::env::var(SECRETS_KEY_VARIABLE).ok().filter(|key| !key.is_empty()) else { return Ok(None) };
     let key = SealingKey::parse(&key).ok_or_else(|| {
         let message = format!("{SECRETS_KEY_VARIABLE}: expected 64 hexadecimal digits");
         CliError::invalid(message).with_hint("`openssl rand -hex 32` makes a key; all servers need the same one")
     })?;
+    Ok(Some(key))
+}
+
+/// Makes the secrets those of all servers of the database, if a key is set to seal them.
+fn share_secrets(secrets: SecretStore, records: &Arc<dyn JobRecords>) -> Result<SecretStore, CliError> {
+    let Some(key) = sealing_key()? else {
+        secrets.stop_sharing().map_err(unexpected_error)?;
+        return Ok(secrets);
+    };
     secrets.share(Arc::clone(records) as Arc<dyn DocumentRecords>, key).map_err(unexpected_error)
 }
 

@@ -10,7 +10,7 @@ use crate::error::{RemoteFailure, StoreError};
 const ANSWER_CHARS_MAX: usize = 300;
 
 /// The codes of answers that have one fix, each with it.
-const FIXES: [(&[&str], &str); 8] = [
+const FIXES: [(&[&str], &str); 10] = [
     (&["NoSuchBucket"], "create the bucket, or name an existing one"),
     (
         &["InvalidAccessKeyId", "SignatureDoesNotMatch"],
@@ -28,6 +28,14 @@ const FIXES: [(&[&str], &str); 8] = [
         "allow the key s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket for the bucket and its objects",
     ),
     (&["SlowDown", "ServiceUnavailable", "InternalError"], "the store is overloaded or failing: try again later"),
+    (
+        &["UnknownIssuer"],
+        "set AWS_CA_BUNDLE to a PEM file with the certificate of the authority that has signed that of the store",
+    ),
+    (
+        &["NotValidForName", "certificate not valid for name"],
+        "use a host name in AWS_ENDPOINT_URL that the store's certificate has",
+    ),
     (&["QuotaExceeded", "XMinioStorageFull"], "the store is full: remove data, for example with `saggar gc`"),
 ];
 const NO_CREDENTIALS_FIX: &str =

@@ -65,22 +65,26 @@ impl PostgresError {
         }
     }
 
-    /// Returns what is known if the server cannot be reached or is too busy; `None` for any other error.
+    /// Returns what is known if the server cannot be reached, is too busy, or has no space; `None` for any other error.
     fn outage(&self) -> Option<DatabaseOutage> {
         match self {
             PostgresError::OutcomeUnknown => Some(DatabaseOutage::OutcomeUnknown),
             PostgresError::Busy(_) => Some(DatabaseOutage::NothingRecorded),
+            PostgresError::Client(error) if error.code() == Some(&SqlState::DISK_FULL) => {
+                Some(DatabaseOutage::DiskFull)
+            }
             error => (error.kind() == FailureKind::ConnectionLost).then_some(DatabaseOutage::NothingRecorded),
         }
     }
 
     /// Returns the error of the records. A full disk becomes an I/O error of that kind.
     pub(super) fn into_record_error(self, database: &str) -> RecordError {
-        let code = if let PostgresError::Client(error) = &self { error.code() } else { None };
-        let is_disk_full = code == Some(&SqlState::DISK_FULL);
         let source: Box<dyn std::error::Error + Send + Sync> = match self.outage() {
+            Some(outage @ DatabaseOutage::DiskFull) => {
+                let source = io::Error::new(io::ErrorKind::StorageFull, self).into();
+                UnansweredTransaction { outage, source }.into()
+            }
             Some(outage) => UnansweredTransaction { outage, source: self.into() }.into(),
-            None if is_disk_full => io::Error::new(io::ErrorKind::StorageFull, self).into(),
             None => self.into(),
         };
         RecordError::Database { database: database.to_owned(), source }

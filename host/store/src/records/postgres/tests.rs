@@ -13,8 +13,9 @@ use crate::records::{
 };
 
 mod answer_cutter;
-#[allow(unreachable_pub, reason = "the tests of whole servers include this file too, and export it")]
+#[allow(unreachable_pub, dead_code, reason = "the tests of whole servers include this file too, and export it")]
 pub(in crate::records) mod test_server;
+mod unanswered_writes;
 
 use answer_cutter::AnswerCutter;
 use test_server::TestServer;

@@ -9,7 +9,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
@@ -77,8 +77,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for HostT
     type Future = Pin<Box<dyn Future<Output = Result<EncryptedStream<S>, BoxedError>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { Ok(EncryptedStream(self.connector.connect(self.host, stream).await?)) })
+        Box::pin(async move {
+            let host = self.host.to_str().into_owned();
+            let connected = self.connector.connect(self.host, stream).await;
+            Ok(EncryptedStream(connected.map_err(|error| explain_refusal(&host, error))?))
+        })
     }
+}
+
+/// Adds what to do about a certificate that was refused.
+fn explain_refusal(host: &str, error: io::Error) -> BoxedError {
+    let reason = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(reason)) = reason else { return error.into() };
+    let fix = match reason {
+        CertificateError::UnknownIssuer => {
+            "no authority that is trusted has signed it: add sslrootcert=FILE to the URL, with the certificate of its \
+             authority in PEM form"
+                .to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("it is not for the host {host}: use a name in the URL that the certificate has")
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired: renew it on the database's server".to_owned()
+        }
+        other => other.to_string(),
+    };
+    format!("the certificate of the database's server is refused: {fix}").into()
 }
 
 /// An encrypted connection.

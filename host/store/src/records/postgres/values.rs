@@ -23,6 +23,8 @@ impl ToSql for SqlValue<'_> {
         match *self {
             SqlValue::Null => Ok(IsNull::Yes),
             SqlValue::Bool(value) if *kind == Type::BOOL => value.to_sql(kind, out),
+            // SQLite has no booleans, and rows can come from there.
+            SqlValue::Integer(value) if *kind == Type::BOOL => (value != 0).to_sql(kind, out),
             SqlValue::Integer(value) if *kind == Type::INT8 => value.to_sql(kind, out),
             SqlValue::Integer(value) if *kind == Type::INT4 => i32::try_from(value)?.to_sql(kind, out),
             SqlValue::Real(value) if *kind == Type::FLOAT8 => value.to_sql(kind, out),

@@ -2,6 +2,7 @@
 //! the crate: the tests of whole servers use it too.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -17,8 +18,18 @@ pub struct TestServer {
     directory: TempDir,
     programs: PathBuf,
     port: u16,
+    options: TestServerOptions,
     process: Mutex<Child>,
     databases: Mutex<u32>,
+}
+
+/// How a server differs from the usual one.
+#[derive(Clone, Debug, Default)]
+pub struct TestServerOptions {
+    /// A certificate and its key in PEM form: the server accepts encrypted connections.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Mebibytes of a separate disk for the tables of databases, which only the server sees. Needs root's rights.
+    pub small_disk_mib: Option<u32>,
 }
 
 /// Returns the directory of the server's programs, of the newest version.
@@ -44,6 +55,14 @@ impl TestServer {
     /// # Panics
     /// If it is not installed and `REQUIRE_ALL` or `REQUIRE_POSTGRES` is set, or does not start.
     pub fn start() -> Option<TestServer> {
+        TestServer::start_with(TestServerOptions::default())
+    }
+
+    /// Starts a server as [`TestServer::start`] does, with these options.
+    ///
+    /// # Panics
+    /// The same.
+    pub fn start_with(options: TestServerOptions) -> Option<TestServer> {
         let Some(programs) = find_programs() else {
             let is_required = ["REQUIRE_ALL", "REQUIRE_POSTGRES"].iter().any(|name| std::env::var_os(name).is_some());
             assert!(!is_required, "PostgreSQL is not installed, and REQUIRE_ALL or REQUIRE_POSTGRES is set");
@@ -54,9 +73,17 @@ impl TestServer {
             return None;
         };
         let directory = tempfile::tempdir().expect("a directory for temporary files");
+        if let Some((certificate, key)) = &options.certificate {
+            for (from, to) in [(certificate, "server.crt"), (key, "server.key")] {
+                let to = directory.path().join(to);
+                std::fs::copy(from, &to).expect("the certificate exists");
+                std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+            }
+        }
+        std::fs::create_dir(directory.path().join("small")).expect("the directory is writable");
         if geteuid().is_root() {
             // The directory of the server has to belong to the user `postgres`.
-            run(Command::new("chown").arg("postgres:").arg(directory.path()));
+            run(Command::new("chown").args(["-R", "postgres:"]).arg(directory.path()));
         }
         let mut create = server_command(&programs.join("initdb"));
         create.args([
@@ -74,9 +101,12 @@ impl TestServer {
         run(create.arg(directory.path().join("data")).current_dir(directory.path()));
         // The port is free when it is chosen. If another process takes it before the server does, the server ends.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
-        let process = Mutex::new(spawn(&programs, directory.path(), port));
-        let server = TestServer { directory, programs, port, process, databases: Mutex::new(0) };
+        let process = Mutex::new(spawn(&programs, directory.path(), port, &options));
+        let server = TestServer { directory, programs, port, options, process, databases: Mutex::new(0) };
         server.wait_until_ready();
+        if server.options.small_disk_mib.is_some() {
+            server.execute(&format!("CREATE TABLESPACE small LOCATION '{}'", server.small_disk()));
+        }
         Some(server)
     }
 
@@ -92,7 +122,8 @@ impl TestServer {
             *databases += 1;
             format!("test{databases}")
         };
-        self.execute(&format!("CREATE DATABASE {name}"));
+        let place = if self.options.small_disk_mib.is_some() { " TABLESPACE small" } else { "" };
+        self.execute(&format!("CREATE DATABASE {name}{place}"));
         format!("postgres://saggar@127.0.0.1:{}/{name}", self.port)
     }
 
@@ -122,8 +153,50 @@ impl TestServer {
 
     /// Starts the server that was stopped, with the same data and port.
     pub fn start_again(&self) {
-        *lock(&self.process) = spawn(&self.programs, self.directory.path(), self.port);
+        *lock(&self.process) = spawn(&self.programs, self.directory.path(), self.port, &self.options);
         self.wait_until_ready();
+    }
+
+    /// Stops all processes of the server, which keep their connections.
+    pub fn pause(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    /// Lets the processes go on.
+    pub fn resume(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    /// Sends a signal to the server and then to its children: a server that is stopped starts no others.
+    fn signal_all(&self, signal: Signal) {
+        let pid = lock(&self.process).id();
+        send(signal, pid);
+        children_of(pid).into_iter().for_each(|child| send(signal, child));
+    }
+
+    fn small_disk(&self) -> String {
+        self.directory.path().join("small").display().to_string()
+    }
+
+    /// Fills the small disk.
+    pub fn fill_small_disk(&self) {
+        let filler = format!("dd if=/dev/zero of={}/filler bs=64k 2>/dev/null || true", self.small_disk());
+        self.execute(&format!("COPY (SELECT 1) TO PROGRAM '{filler}'"));
+    }
+
+    /// Frees what [`fill_small_disk`](Self::fill_small_disk) has filled.
+    pub fn free_small_disk(&self) {
+        self.execute(&format!("COPY (SELECT 1) TO PROGRAM 'rm {}/filler'", self.small_disk()));
+    }
+
+    /// Returns the first line of a query's result.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn query(&self, statement: &str) -> String {
+        let output = output_of(self.client().args(["-A", "-t", "-c", statement]));
+        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
     }
 
     fn client(&self) -> Command {
@@ -172,25 +245,55 @@ fn run(command: &mut Command) {
 }
 
 /// Starts the server in a separate process group.
-fn spawn(programs: &Path, directory: &Path, port: u16) -> Child {
+fn spawn(programs: &Path, directory: &Path, port: u16, options: &TestServerOptions) -> Child {
     // A killed server leaves it.
     let _ = std::fs::remove_file(directory.join("data/postmaster.pid"));
     let log = std::fs::File::create(directory.join("log")).expect("the directory is writable");
-    let mut command = server_command(&programs.join("postgres"));
+    let program = programs.join("postgres");
+    let mut command = match options.small_disk_mib {
+        None => server_command(&program),
+        Some(mib) => on_small_disk(&program, mib),
+    };
     command.current_dir(directory).arg("-D").arg(directory.join("data")).args(["-p", &port.to_string(), "-k", ""]);
-    command.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "deadlock_timeout=100ms"]);
+    // The second address is not that of this machine for the client, which encrypts connections to others.
+    command.args(["-c", "listen_addresses=127.0.0.1,127.0.0.2", "-c", "fsync=off", "-c", "deadlock_timeout=100ms"]);
+    if options.certificate.is_some() {
+        let file = |name: &str| directory.join(name).display().to_string();
+        command.args(["-c", "ssl=on", "-c", &format!("ssl_cert_file={}", file("server.crt"))]);
+        command.args(["-c", &format!("ssl_key_file={}", file("server.key"))]);
+    }
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log).process_group(0);
     command.spawn().expect("the server's program starts")
+}
+
+/// Returns a command that runs a program of the server in a mount namespace with a small disk in the directory `small`. It
+/// keeps the process's number.
+fn on_small_disk(program: &Path, mib: u32) -> Command {
+    let mut command = Command::new("unshare");
+    let mount = format!("mount -t tmpfs -o size={mib}m,mode=700 tmpfs small && chown postgres: small");
+    let start = "exec setpriv --reuid=postgres --regid=postgres --clear-groups --pdeathsig=KILL -- \"$0\" \"$@\"";
+    command.args(["--mount", "sh", "-euc", &format!("{mount} && {start}")]).arg(program);
+    command
+}
+
+fn send(signal: Signal, pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It can have ended.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Kills the server with its children, each of which is a separate group.
 fn kill_group(process: &mut Child) {
     let pid = process.id();
-    let send = |signal: Signal, pid: u32| kill_process(Pid::from_raw(i32::try_from(pid).ok()?)?, signal).ok();
     // While it is stopped, it starts no others.
     send(Signal::STOP, pid);
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let children: Vec<u32> = children.split_whitespace().filter_map(|child| child.parse().ok()).collect();
+    let children = children_of(pid);
     for child in &children {
         send(Signal::KILL, *child);
     }
