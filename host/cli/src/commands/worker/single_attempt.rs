@@ -1,6 +1,6 @@
 //! `saggar worker run`: one attempt of one job.
 
-use saggar_jobs::{JobError, SingleAttempt};
+use saggar_jobs::{BatchTask, JobError, SingleAttempt};
 use saggar_store::records::{JobRecord, JobState};
 use serde::Serialize;
 
@@ -16,7 +16,8 @@ const TRY_AGAIN: i32 = 75;
 pub(super) fn run(args: &WorkerRunArgs, output: CliOutput) -> Result<i32, CliError> {
     let host = WorkerHost::open(&args.host)?;
     let (jobs, shutdown) = (host.jobs.clone(), host.shutdown.subscribe());
-    let ran = host.block_on(async { jobs.run_single_attempt(&args.job, shutdown).await });
+    let task = BatchTask::from_variables(|name| std::env::var(name).ok());
+    let ran = host.block_on(async { jobs.run_single_attempt(&args.job, task, shutdown).await });
     let ran = ran.map_err(|error| match &error {
         JobError::NotFound { .. } => CliError::new(exit::NOT_FOUND, "not_found", error.to_string()),
         _ => unexpected_error(error),
