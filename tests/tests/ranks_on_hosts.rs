@@ -160,7 +160,7 @@ fn ranks_on_two_hosts_compute_the_weights_of_one_host() {
     }
     let log = cluster.observer.saggar_ok(&["logs", &jobs[0].0]);
     assert!(log.contains("processes: 2 on 2 hosts, device: cpu, communicator: TLS between hosts"), "{log}");
-    let described = cluster.observer.saggar_ok(&["jobs", "describe", &jobs[0].0]);
+    let described = cluster.observer.saggar_ok(&["status", &jobs[0].0]);
     assert!(described.contains("host-0") && described.contains("host-1"), "{described}");
     println!("{described}");
     // A job that needs more hosts than there are says so.
@@ -274,4 +274,24 @@ fn strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb() {
     let refusals = log.lines().filter(|line| line.contains("to the port of the ranks was refused")).count();
     assert!((1..=16).contains(&refusals), "{log}");
     drop(strangers);
+}
+
+#[test]
+fn a_drained_host_gives_its_part_of_a_job_back_with_the_state_saved() {
+    let test = "a_drained_host_gives_its_part_of_a_job_back_with_the_state_saved";
+    let Some(mut cluster) = RankCluster::start(test) else { return };
+    let job = cluster.train_on_hosts("drained", 10 * EPOCHS);
+    let [_, follower] = cluster.wait_for_attempt(&job, 1);
+    cluster.observer.saggar_ok(&["worker", "drain", &format!("host-{follower}")]);
+    let drained = cluster.hosts[usize::from(follower)].take().unwrap();
+    assert!(drained.wait_for_exit(RANK_END_MAX * 2).unwrap().success());
+    let document = cluster.observer.wait_for("the reason", |server| {
+        Some(server.job(&job)).filter(|job| job["state"] == "QUEUED" && job["reason"] == "NO_MATCHING_HOST")
+    });
+    let attempt = &document["attempts"][0];
+    assert_eq!(attempt["reason"], "HOST_SHUTDOWN", "{attempt}");
+    let newest = cluster.observer.checkpoints(&job).into_iter().map(|(step, _)| step).max();
+    assert_eq!(newest, attempt["last_step"].as_u64(), "the state was saved where it stopped: {attempt}");
+    cluster.observer.saggar_ok(&["stop", &job]);
+    assert_eq!(cluster.observer.wait_for_job(&job)["state"], "CANCELLED");
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::slurm::SlurmCluster;
-use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, processes_of};
+use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, plugin, processes_of};
 use tempfile::TempDir;
 
 /// Time from the loss of a node until the next attempt runs.
@@ -133,4 +133,27 @@ fn a_batch_job_that_slurm_preempts_saves_its_state_and_continues() {
     pool.server.wait_for("the removal of the batch jobs", |_| {
         (!pool.slurm.run("squeue", &left).contains("saggar-")).then_some(())
     });
+}
+
+#[test]
+fn a_training_on_two_nodes_has_the_weights_of_one_node() {
+    let Some(pool) = SlurmPool::start() else { return };
+    pool.server.push_digits();
+    let component = plugin("mlp");
+    let train = |model: &str, options: &[&str]| {
+        let run = ["run", component.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "5"];
+        let queue = ["--queue", "cluster", "--shards", "2"];
+        let parameters = ["--", "--unit", "24", "--batch", "100", "--epochs", "3", "--model", model];
+        pool.server.saggar_ok(&[&run[..], &queue, options, &parameters].concat()).trim().to_owned()
+    };
+    let (alone, apart) = (train("alone", &[]), train("apart", &["--replicas", "2", "--hosts", "2"]));
+    for job in [&alone, &apart] {
+        let done = pool.server.wait_for_job(job);
+        assert_eq!(done["state"], "SUCCEEDED", "{done}; {}", pool.logs());
+    }
+    assert_eq!(pool.server.weights_digest("apart"), pool.server.weights_digest("alone"));
+    let hosts = pool.server.job(&apart)["attempts"][0]["hosts"].clone();
+    let names: Vec<&str> = hosts.as_array().unwrap().iter().map(|host| host.as_str().unwrap()).collect();
+    assert!(names.len() == 2 && names[0] != names[1] && names.iter().all(|name| !name.contains("slurm ")), "{hosts}");
+    assert_eq!(pool.server.job(&alone)["attempts"][0]["hosts"], serde_json::Value::Null);
 }

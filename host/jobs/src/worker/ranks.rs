@@ -168,13 +168,18 @@ fn admit_other_hosts(
     let identity = RankIdentity { job: job.clone(), attempt: *attempt, epoch: *epoch, rank: 0 };
     let is_over = || control.stop.load(Ordering::Acquire);
     let refused = AtomicUsize::new(0);
+    let log = |line: String| channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
     let report = |line: String| {
-        tracing::warn!("{line}");
         if refused.fetch_add(1, Ordering::Relaxed) < RANK_REFUSALS_LOGGED_MAX {
-            channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+            log(line);
         }
     };
-    let admitted = runtime.block_on(listener.admit(ranks, &identity, is_over, report))?;
+    let admitted = runtime.block_on(listener.admit(ranks, &identity, is_over, report));
+    let unnamed = refused.load(Ordering::Relaxed).saturating_sub(RANK_REFUSALS_LOGGED_MAX);
+    if unnamed > 0 {
+        log(format!("{unnamed} further connections to the port of the ranks were refused"));
+    }
+    let admitted = admitted?;
     let mut peers = Vec::with_capacity(admitted.len());
     for (rank, AdmittedRank { link, address }) in admitted {
         let config = serde_json::to_vec(&AttemptConfig { rank, ..start.clone() }).map_err(|error| error.to_string())?;
