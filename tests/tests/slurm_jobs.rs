@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::slurm::SlurmCluster;
-use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, processes_of};
+use saggar_tests::{PostgresServer, ServerProcess, SteadyJob, binary, create_key, lenet, plugin, processes_of};
 use tempfile::TempDir;
 
 /// Time from the loss of a node until the next attempt runs.
@@ -105,9 +105,10 @@ fn a_training_in_slurm_continues_with_equal_weights_after_its_node_is_lost() {
     assert!(lost.elapsed() < RESUME_MAX, "{:?}", lost.elapsed());
     assert_eq!(pool.server.wait_for_job(&job)["state"], "SUCCEEDED");
     assert_eq!(pool.server.weights_digest("calm"), pool.server.weights_digest("shaken"));
-    // The calm attempt has left its state directory to the next one.
-    let homes = std::fs::read_dir(pool.homes()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
-    assert!(homes <= 2, "{homes} state directories of 3 attempts");
+    // The calm attempt has left its state directory to the next one on its node.
+    let second = |node: u16| pool.homes().join(format!("n{node}/worker-1"));
+    assert!(pool.homes().join("n1/worker-0").is_dir() || pool.homes().join("n2/worker-0").is_dir());
+    assert!(!second(1).exists() && !second(2).exists());
 }
 
 #[test]
@@ -151,4 +152,27 @@ fn a_controller_that_is_stopped_delays_jobs_and_ends_no_attempt() {
     assert_eq!(pool.server.job(&running)["attempt"], 1);
     pool.server.saggar_ok(&["stop", &running]);
     assert_eq!(pool.server.wait_for_job(&running)["state"], "CANCELLED");
+}
+
+#[test]
+fn a_training_on_two_nodes_has_the_weights_of_one_node() {
+    let Some(pool) = SlurmPool::start() else { return };
+    pool.server.push_digits();
+    let component = plugin("mlp");
+    let train = |model: &str, options: &[&str]| {
+        let run = ["run", component.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "5"];
+        let queue = ["--queue", "cluster", "--shards", "2"];
+        let parameters = ["--", "--unit", "24", "--batch", "100", "--epochs", "3", "--model", model];
+        pool.server.saggar_ok(&[&run[..], &queue, options, &parameters].concat()).trim().to_owned()
+    };
+    let (alone, apart) = (train("alone", &[]), train("apart", &["--replicas", "2", "--hosts", "2"]));
+    for job in [&alone, &apart] {
+        let done = pool.server.wait_for_job(job);
+        assert_eq!(done["state"], "SUCCEEDED", "{done}; {}", pool.logs());
+    }
+    assert_eq!(pool.server.weights_digest("apart"), pool.server.weights_digest("alone"));
+    let hosts = pool.server.job(&apart)["attempts"][0]["hosts"].clone();
+    let names: Vec<&str> = hosts.as_array().unwrap().iter().map(|host| host.as_str().unwrap()).collect();
+    assert!(names.len() == 2 && names[0] != names[1] && names.iter().all(|name| !name.contains("slurm ")), "{hosts}");
+    assert_eq!(pool.server.job(&alone)["attempts"][0]["hosts"], serde_json::Value::Null);
 }

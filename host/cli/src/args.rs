@@ -27,6 +27,7 @@ mod pipeline;
 mod plugins;
 mod predict;
 mod project;
+mod rank_network;
 #[cfg(test)]
 mod reference;
 pub(crate) mod renamed;
@@ -72,6 +73,7 @@ pub(crate) use pipeline::{GraphFormat, PipelineCommand, PipelineGraphArgs, Pipel
 pub(crate) use plugins::{BuildArgs, InitArgs, PluginsCommand, TestResumeArgs};
 pub(crate) use predict::PredictArgs;
 pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs, ManualArgs};
+pub(crate) use rank_network::RankNetworkArgs;
 pub(crate) use run::{RunArgs, RunFlags, RunMode};
 pub(crate) use serve::{AccessLogStyle, FollowMode, LogFormat, ServeArgs};
 pub(crate) use sweep::{SweepArgs, SweepCommand, SweepMethodArg, SweepStartArgs};

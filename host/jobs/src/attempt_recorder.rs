@@ -194,6 +194,7 @@ impl AttemptRecorder {
                 self.record_note("CHECKPOINT_FAILED", text.clone()).await?;
                 self.log(&text);
             }
+            WorkerEvent::RanksAwaited { point } => self.record_meeting_point(point).await?,
             WorkerEvent::AllReduced { seconds } => {
                 let histogram = self.shared.metrics.families.allreduce_duration.with_label_values(&[] as &[&str]);
                 seconds.into_iter().for_each(|seconds| histogram.observe(seconds));

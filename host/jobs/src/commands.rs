@@ -360,6 +360,7 @@ fn spec_field_names() -> BTreeSet<String> {
         utilization: Some(crate::spec::UtilizationPolicy { min_gpu: 1.0, window_seconds: 1.0 }),
         secrets: vec![String::new()],
         replicas: 2,
+        hosts: 2,
         shards: Some(2),
         predict: Some(crate::spec::PredictionSpec { model: String::new(), version: None, split: None, out: None }),
         measure: true,

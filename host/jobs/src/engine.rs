@@ -45,6 +45,9 @@ pub struct EngineRequest {
     pub attempt: u32,
     /// The project of the job.
     pub project: String,
+    /// The number of hosts of the job. With several, the engine starts as many workers together, each with its number
+    /// ([`BatchTask`](crate::BatchTask)), and the first one claims the job.
+    pub hosts: u32,
 }
 
 impl EngineRequest {
@@ -94,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_engine_job_is_named_after_the_job_and_the_attempt() {
-        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into() };
+        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into(), hosts: 1 };
         assert_eq!(request.engine_job(), "saggar-digits-7-2");
     }
 }

@@ -88,7 +88,8 @@ async fn wanted_jobs(shared: &Arc<SharedState>) -> Result<(Vec<WantedJob>, HashS
     let wanted = look.state.waiting.into_iter().zip(decisions).filter_map(|(job, decision)| {
         let PlacementDecision::Start { pool, .. } = decision else { return None };
         let engine = Arc::clone(engines.get(&pool)?);
-        let request = EngineRequest { job: job.name, attempt: job.attempts + 1, project: job.project };
+        let request =
+            EngineRequest { job: job.name, attempt: job.attempts + 1, project: job.project, hosts: job.demand.hosts };
         Some(WantedJob { id: job.id, engine, request })
     });
     Ok((wanted.collect(), running))

@@ -220,6 +220,17 @@ pub enum SpecError {
         /// The number of worker processes.
         replicas: u32,
     },
+    /// The replicas cannot be divided evenly among the hosts.
+    #[error(
+        "hosts: {replicas} replicas cannot be divided among {hosts} hosts; expected a multiple of their number, such as \
+         `--replicas {hosts} --hosts {hosts}`"
+    )]
+    Hosts {
+        /// The number of hosts.
+        hosts: u32,
+        /// The number of worker processes.
+        replicas: u32,
+    },
 }
 
 /// Why a configuration of pools and queues is invalid.

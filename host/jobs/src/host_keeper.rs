@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use saggar_store::records::{HOST_RENEWAL_INTERVAL, HostDrain, JobRecords, StateReason};
+use saggar_store::records::{HOST_RENEWAL_INTERVAL, HostDrain, HostOffer, JobRecords, StateReason};
 use saggar_telemetry::RepeatedFailure;
 
 use crate::error::JobError;
+use crate::rank_keeper;
 use crate::shared::SharedState;
 use crate::spec::HOST_SHUTDOWN;
 
@@ -25,7 +26,7 @@ pub(crate) async fn keep_registered(shared: Arc<SharedState>) {
         match drain {
             Ok(drain) => {
                 registered = Some(offer);
-                apply_drain(&shared, drain);
+                apply_drain(&shared, drain).await;
                 failure.log(Ok::<_, JobError>(()));
             }
             Err(error) => failure.log(Err(error)),
@@ -38,7 +39,8 @@ pub(crate) async fn keep_registered(shared: Arc<SharedState>) {
 }
 
 async fn register(shared: &Arc<SharedState>) -> Result<(), JobError> {
-    let (server, offer) = (shared.server().clone(), shared.host_offer());
+    let server = shared.server().clone();
+    let offer = HostOffer { storage: server.storage.clone(), ..HostOffer::clone(&shared.host_offer()) };
     tracing::info!(name = server.name, labels = ?offer.labels, devices = ?offer.devices, "this host takes jobs");
     shared.with_records(move |records: &dyn JobRecords| records.register_host(&server.id, &server.name, &offer)).await
 }
@@ -57,14 +59,16 @@ pub(crate) async fn unregister(shared: &Arc<SharedState>) {
 }
 
 /// Asks running jobs to save their state if the host is to be drained, and reports when none is left.
-fn apply_drain(shared: &Arc<SharedState>, drain: HostDrain) {
+async fn apply_drain(shared: &Arc<SharedState>, drain: HostDrain) {
     if drain == HostDrain::Requeue {
+        rank_keeper::leave_parts(shared).await;
         let running: Vec<String> = shared.running_attempts().keys().cloned().collect();
         for id in running {
             let sentence = format!("host {} is drained", shared.server().name);
             shared.request_requeue(&id, StateReason::new(HOST_SHUTDOWN, sentence));
         }
     }
-    let is_drained = drain != HostDrain::No && shared.running_attempts().is_empty();
+    let is_drained =
+        drain != HostDrain::No && shared.running_attempts().is_empty() && shared.led_elsewhere.lock().is_empty();
     shared.drained.send_if_modified(|drained| std::mem::replace(drained, is_drained) != is_drained);
 }

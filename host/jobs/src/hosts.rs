@@ -27,8 +27,9 @@ impl JobService {
 
     /// Sets the offer with the slots of the pools.
     pub(crate) fn set_host_offer(&self, offer: HostOffer) {
-        let slots_milli = self.shared.scheduler_config().slots_offered(&offer);
-        self.shared.set_host_offer(HostOffer { slots_milli, ..offer });
+        let config = self.shared.scheduler_config();
+        let (slots_milli, pools) = (config.slots_offered(&offer), config.pools_offered(&offer));
+        self.shared.set_host_offer(HostOffer { slots_milli, pools, ..offer });
     }
 
     /// Sets the maximum time for workers to save their state after a stop request.
@@ -68,7 +69,7 @@ impl JobService {
             hosts.push(self.only_host());
         }
         let with_jobs = |host: HostRecord| {
-            let jobs = running.iter().filter(|job| job.server_id == host.id).cloned().collect();
+            let jobs = running.iter().filter(|job| job.pool_on(&host.id).is_some()).cloned().collect();
             HostWithJobs { host, jobs }
         };
         Ok(hosts.into_iter().map(with_jobs).collect())

@@ -13,6 +13,7 @@ use tokio::io::AsyncRead;
 use crate::credentials::WorkerCredentials;
 use crate::error::JobError;
 use crate::outcome::WorkerExit;
+use crate::rank_network::RankCredentials;
 
 mod local;
 mod oom_kills;
@@ -26,6 +27,16 @@ pub trait WorkerLauncher: Send + Sync + Debug {
     /// # Errors
     /// `Launch`.
     fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError>;
+
+    /// Starts a rank of an attempt that another host leads. The rank ends with its connection to rank 0, and with this
+    /// process. Called from a task of this host; must not block. A launcher that starts no ranks has the default.
+    ///
+    /// # Errors
+    /// `Launch`.
+    fn launch_rank(&self, credentials: &RankCredentials) -> Result<Box<dyn WorkerHandle>, JobError> {
+        let program = format!("rank {}", credentials.identity.rank);
+        Err(JobError::Launch { program, source: io::ErrorKind::Unsupported.into() })
+    }
 }
 
 /// The attempt that a worker is started for.
@@ -48,7 +59,7 @@ pub struct AttemptResources {
     pub device: String,
     /// Slots, in thousandths.
     pub slots_milli: u32,
-    /// Number of processes. The worker starts all but the first.
+    /// Number of processes on this host. The worker starts all but the first.
     pub processes: u32,
     /// Maximum bytes of the plugin's memory, or `None` for the default.
     pub memory_bytes: Option<u64>,

@@ -6,6 +6,7 @@
 
 mod attempt_control;
 mod attempt_recorder;
+mod batch_task;
 mod commands;
 pub mod credentials;
 mod effects;
@@ -34,6 +35,8 @@ pub mod placement;
 pub mod protocol;
 mod queue_snapshot;
 mod queue_waits;
+mod rank_keeper;
+pub mod rank_network;
 mod reclaim;
 mod refresh_pace;
 mod scheduler;
@@ -67,6 +70,7 @@ use saggar_store::{JobFiles, KeyFile, StateDir};
 use saggar_telemetry::SpanTracer;
 use tokio::sync::watch;
 
+pub use batch_task::{BATCH_JOB_VARIABLE, BatchTask};
 pub use commands::{JobSubmission, restart_spec};
 pub use credentials::WorkerCredentials;
 pub use effects::{EffectLog, JobEffect, PublicationNotes};
@@ -76,6 +80,7 @@ pub use launcher::{LaunchRequest, LocalLauncher, WorkerHandle, WorkerLauncher, W
 pub use notebooks::{NOTEBOOK_QUEUE, NotebookAddress};
 pub use phases::JobPhase;
 pub use queue_waits::{QueueWait, QueueWaits};
+pub use rank_network::{RankNetwork, RankPorts};
 pub use scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 pub use shared::SpecResolver;
 pub use single_attempt::SingleAttempt;
@@ -171,6 +176,14 @@ impl JobService {
         reclaim::recover_jobs(&self.shared).await?;
         scheduler::run_scheduler(Arc::clone(&self.shared), shutdown).await;
         Ok(())
+    }
+
+    /// Sets where rank 0 of an attempt with several hosts listens if it runs here; by default all hosts are on this machine.
+    /// Only the first call has an effect.
+    #[must_use]
+    pub fn with_rank_network(self, network: RankNetwork) -> JobService {
+        self.shared.set_rank_network(network);
+        self
     }
 
     /// Returns the current pools, queues and limits.

@@ -74,6 +74,24 @@ pub const STORE_OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(15);
 pub const LOGGED_WAITING_BYTES_MAX: u64 = 64 << 20;
 /// Time between two looks at stop requests while an attempt waits for a store.
 pub const STORE_OUTAGE_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time without an answer of another host's machine before its ranks count as gone. A rank that lost its leader ends
+/// within that time.
+pub const RANK_UNREACHABLE_MAX: Duration = Duration::from_secs(12);
+/// Maximum time for all ranks of other hosts to connect to rank 0.
+pub const RANK_JOIN_TIME_MAX: Duration = Duration::from_secs(30);
+/// Maximum time without a renewal of a host's row before no part of an attempt is placed there; a host that is not lost renews
+/// it every 5 s.
+pub const PART_HOST_UNSEEN_MAX: Duration = Duration::from_secs(12);
+/// Maximum time for a process of a batch job to find its part of an attempt, which the first process claims.
+pub const PART_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Maximum time for one connection to rank 0 to authenticate itself.
+pub const RANK_HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum connections to rank 0 that authenticate themselves at the same time.
+pub const RANK_HANDSHAKES_MAX: usize = 64;
+/// Maximum bytes of the first message of a rank.
+pub const RANK_HELLO_BYTES_MAX: u32 = 4 << 10;
+/// Maximum refused connections that the log of an attempt names.
+pub const RANK_REFUSALS_LOGGED_MAX: usize = 16;
 /// Maximum bytes of one message between worker processes: a shard's gradients, or a checkpoint.
 pub const RANK_MESSAGE_BYTES_MAX: u64 = 16 << 30;
 /// Durations of all-reduce operations that are buffered before they are reported together.
@@ -113,6 +131,8 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 // An owner that is late stops writing before another server can own the job.
 const _: () = assert!(LEASE_UNSURE_AFTER.as_millis() + 2_000 < LEASE_MS as u128);
+// A host that is cut off has ended its ranks before the lease of the attempt is over.
+const _: () = assert!(RANK_UNREACHABLE_MAX.as_millis() < LEASE_MS as u128);
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
 const _: () = assert!(SERVER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());
 const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());

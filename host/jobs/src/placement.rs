@@ -5,19 +5,21 @@
 //! the first pool of its queue that accepts its device and has enough free; with `spill` off, only the first accepting
 //! pool counts. A job that must wait for slots reserves them, so that jobs that need few slots cannot starve one that
 //! needs many. If no pool has enough free slots, a job can preempt preemptible jobs: those of lower priority, and those
-//! of equal priority if it is not preemptible itself. Only one server at a time preempts jobs for a waiting one.
+//! of equal priority if it is not preemptible itself. Only one server at a time preempts jobs for a waiting one. A job with
+//! several hosts gets all of them at once ([`gang`]).
 
 use std::collections::{BTreeMap, HashMap};
 
 use saggar_clock::UnixMillis;
 use saggar_store::records::{
-    ActiveJob, HostOffer, HostRecord, JobState, PlacementState, QueuedJob, ROOM_CLAIM_MS, RoomClaim, ServerIdentity,
-    StateReason, UsageTotal,
+    ActiveJob, AttemptHost, HostOffer, HostRecord, JobState, PlacementState, QueuedJob, ROOM_CLAIM_MS, RoomClaim,
+    SchedulingRequest, ServerIdentity, StateReason, UsageTotal,
 };
 
 use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 use crate::spec::OVER_BUDGET;
 
+mod gang;
 mod host_match;
 #[cfg(test)]
 mod tests;
@@ -34,8 +36,11 @@ pub struct PlacementInput<'a> {
     pub server: &'a ServerIdentity,
     /// What this host offers.
     pub host: &'a HostOffer,
-    /// All hosts of the records, for the reasons of waits. Can be empty.
+    /// All hosts of the records, for jobs with several hosts and the reasons of waits. Can be empty if no job needs it.
     pub hosts: &'a [HostRecord],
+    /// The batch job whose first process this is; its other processes take the other parts of a job with several hosts.
+    /// `None` if this is a server or a worker, which places such a job on hosts.
+    pub batch_job: Option<&'a str>,
     /// The current time.
     pub now_ms: UnixMillis,
 }
@@ -52,6 +57,8 @@ pub enum PlacementDecision {
         pool: String,
         /// The device.
         device: String,
+        /// Its hosts, in the order of their ranks, if it has several. The first one is this server.
+        hosts: Vec<AttemptHost>,
     },
     /// The job waits.
     Wait {
@@ -72,7 +79,7 @@ pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
     let mut verdicts = Vec::with_capacity(situation.state.waiting.len());
     for job in &situation.state.waiting {
         verdicts.push(match floor.decide(job, situation) {
-            JobPlacement::Start { pool, device } => PlacementDecision::Start { pool, device },
+            JobPlacement::Start { pool, device, hosts } => PlacementDecision::Start { pool, device, hosts },
             JobPlacement::Wait { code, sentence, evict } => {
                 let position = positions.entry(&job.demand.queue).or_default();
                 *position += 1;
@@ -102,7 +109,7 @@ pub fn jobs_over_budget(situation: &PlacementInput<'_>) -> Vec<String> {
 }
 
 enum JobPlacement {
-    Start { pool: String, device: String },
+    Start { pool: String, device: String, hosts: Vec<AttemptHost> },
     Wait { code: &'static str, sentence: String, evict: Vec<String> },
 }
 
@@ -116,8 +123,10 @@ struct SlotLedger<'a> {
     free: BTreeMap<&'a str, u32>,
     /// Thousandths of slots of jobs that are ending, by pool.
     releasing: BTreeMap<&'a str, u32>,
-    /// Preemptible jobs, in the order of preemption.
-    evictable: Vec<&'a ActiveJob>,
+    /// Preemptible jobs with their pools on this host, in the order of preemption.
+    evictable: Vec<(&'a str, &'a ActiveJob)>,
+    /// Thousandths of slots that jobs with several hosts take or reserve on other hosts, by host and pool.
+    taken_elsewhere: HashMap<(String, String), u32>,
     running_by_queue: HashMap<&'a str, u32>,
     running_by_project: HashMap<&'a str, u32>,
     running_by_owner: HashMap<&'a str, u32>,
@@ -129,6 +138,7 @@ impl<'a> SlotLedger<'a> {
             free: situation.layout.pools.iter().map(|(name, pool)| (name.as_str(), pool.slots_milli)).collect(),
             releasing: BTreeMap::new(),
             evictable: Vec::new(),
+            taken_elsewhere: HashMap::new(),
             running_by_queue: HashMap::new(),
             running_by_project: HashMap::new(),
             running_by_owner: HashMap::new(),
@@ -140,21 +150,20 @@ impl<'a> SlotLedger<'a> {
             floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
             // Another server's pools are its own, also if they have the same names. Those of an engine are common.
             let is_engines = situation.layout.engine_pools.contains(&job.pool);
-            if job.server_id != situation.server.id && !is_engines {
-                continue;
-            }
-            let slots = job.demand.slots_milli;
-            if let Some(free) = floor.free.get_mut(job.pool.as_str()) {
+            let pool = if is_engines { Some(job.pool.as_str()) } else { job.pool_on(&situation.server.id) };
+            let Some(pool) = pool else { continue };
+            let slots = slots_needed(&job.demand, pool, situation);
+            if let Some(free) = floor.free.get_mut(pool) {
                 *free = free.saturating_sub(slots);
             }
             if job.state == JobState::Stopping || job.orders.preempt.is_some() {
-                *floor.releasing.entry(&job.pool).or_default() += slots;
+                *floor.releasing.entry(pool).or_default() += slots;
             } else if job.demand.preemptible {
-                floor.evictable.push(job);
+                floor.evictable.push((pool, job));
             }
         }
         // The lowest priority first, then the shortest running time.
-        floor.evictable.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
+        floor.evictable.sort_by_key(|(_, job)| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
         floor
     }
 
@@ -184,10 +193,64 @@ impl<'a> SlotLedger<'a> {
         if let Some(outcome) = self.check_quotas(job, queue, situation) {
             return outcome;
         }
-        match host_match::pools_on_host(job, queue, situation) {
+        let pools = host_match::pools_on_host(job, queue, situation);
+        if demand.hosts > 1 && situation.batch_job.is_none() {
+            // An engine starts all its workers together.
+            let mut engines = pools.unwrap_or_default();
+            engines.retain(|(name, _)| situation.layout.engine_pools.contains(*name));
+            if engines.is_empty() {
+                return gang::place_gang(self, job, queue, situation);
+            }
+            return self.place_in_pools(job, &engines, situation);
+        }
+        match pools {
             Ok(pools) => self.place_in_pools(job, &pools, situation),
             Err((code, sentence)) => waiting_for(code, sentence),
         }
+    }
+
+    /// Returns the free slots of a pool of `slots_milli` on a host, and those that become free.
+    fn slots_on_host(
+        &self,
+        host: &HostRecord,
+        pool: &str,
+        slots_milli: u32,
+        situation: &PlacementInput<'_>,
+    ) -> (u32, u32) {
+        if host.id == situation.server.id {
+            let of = |slots: &BTreeMap<&str, u32>| slots.get(pool).copied().unwrap_or(0);
+            return (of(&self.free), of(&self.releasing));
+        }
+        let mut used = self.taken_elsewhere.get(&(host.id.clone(), pool.to_owned())).copied().unwrap_or(0);
+        let mut releasing = 0;
+        for job in situation.state.running.iter().filter(|job| job.pool_on(&host.id) == Some(pool)) {
+            used = used.saturating_add(job.demand.slots_milli);
+            if job.state == JobState::Stopping || job.orders.preempt.is_some() {
+                releasing += job.demand.slots_milli;
+            }
+        }
+        (slots_milli.saturating_sub(used), releasing)
+    }
+
+    /// Takes slots of a pool on a host for a job that starts.
+    fn take_on_host(&mut self, host_id: &str, pool: &str, slots_milli: u32, situation: &PlacementInput<'_>) {
+        if host_id != situation.server.id {
+            *self.taken_elsewhere.entry((host_id.to_owned(), pool.to_owned())).or_default() += slots_milli;
+        } else if let Some(free) = self.free.get_mut(pool) {
+            *free = free.saturating_sub(slots_milli);
+        }
+    }
+
+    /// Reserves slots of a pool on a host for a job that waits: those that become free first, then free ones.
+    fn reserve_on_host(&mut self, host_id: &str, pool: &str, slots_milli: u32, situation: &PlacementInput<'_>) {
+        let mut left = slots_milli;
+        if host_id == situation.server.id
+            && let Some(coming) = self.releasing.get_mut(pool)
+        {
+            let from_coming = (*coming).min(left);
+            (*coming, left) = (*coming - from_coming, left - from_coming);
+        }
+        self.take_on_host(host_id, pool, left, situation);
     }
 
     /// Returns a wait if a limit keeps the job from running.
@@ -231,15 +294,18 @@ impl<'a> SlotLedger<'a> {
         pools: &[(&'a str, &'a SlotPool)],
         situation: &PlacementInput<'a>,
     ) -> JobPlacement {
-        let needed = job.demand.slots_milli;
         for &(name, pool) in pools {
+            let needed = slots_needed(&job.demand, name, situation);
             let free = self.free.entry(name).or_default();
             if *free >= needed {
                 *free -= needed;
                 self.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
-                return JobPlacement::Start { pool: name.to_owned(), device: pool.device_for(&job.demand.device) };
+                let hosts = gang::parts_of_batch_job(job, (name, pool), situation);
+                let device = pool.device_for(&job.demand.device);
+                return JobPlacement::Start { pool: name.to_owned(), device, hosts };
             }
         }
+        let needed = job.demand.slots_milli;
         if let Some(room) = job.room.as_ref().filter(|room| is_made_elsewhere(room, situation)) {
             let host = host_match::host_name(&room.server_id, situation.hosts);
             return waiting_for("WAITING_FOR_SLOT", format!("a job of {host} makes room for it"));
@@ -256,7 +322,7 @@ impl<'a> SlotLedger<'a> {
                 *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
                 // It counts like a running job, so that nothing is preempted for a job that it will keep waiting.
                 self.count_running(&job.demand.queue, &job.project, job.owner.as_deref(), 1);
-                self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
+                self.evictable.retain(|(_, job)| evict.iter().all(|victim| victim.id != job.id));
                 let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
                 let sentence = match names.as_slice() {
                     [] => format!("a job of pool {name} is saving its state"),
@@ -271,10 +337,10 @@ impl<'a> SlotLedger<'a> {
             self.free.insert(name, 0);
             self.releasing.insert(name, 0);
         }
-        let here = situation.state.running.iter().filter(|job| job.server_id == situation.server.id);
+        let running = situation.state.running.iter();
         let users = |pool: &str| {
-            let names: Vec<&str> =
-                here.clone().filter(|job| job.pool == pool).map(|job| job.name.as_str()).take(8).collect();
+            let is_user = |job: &&ActiveJob| job.pool_on(&situation.server.id) == Some(pool);
+            let names: Vec<&str> = running.clone().filter(is_user).map(|job| job.name.as_str()).take(8).collect();
             if names.is_empty() { String::new() } else { format!(", used by {}", names.join(", ")) }
         };
         let pools: Vec<String> = pools.iter().map(|(name, _)| format!("pool {name}{}", users(name))).collect();
@@ -287,7 +353,7 @@ impl<'a> SlotLedger<'a> {
     fn victims(&self, job: &QueuedJob, pool: &str) -> Option<Vec<&'a ActiveJob>> {
         let mut room = self.free.get(pool).copied().unwrap_or(0) + self.releasing.get(pool).copied().unwrap_or(0);
         let mut victims = Vec::new();
-        for &other in self.evictable.iter().filter(|other| other.pool == pool && outranks(job, other)) {
+        for &(_, other) in self.evictable.iter().filter(|(held, other)| *held == pool && outranks(job, other)) {
             if room >= job.demand.slots_milli {
                 break;
             }
@@ -316,6 +382,12 @@ fn quota_of(of: &BTreeMap<String, ResourceQuota>, name: Option<&str>) -> Resourc
 
 fn sum_gpu_seconds(spent: &[UsageTotal], counts: impl Fn(&UsageTotal) -> bool) -> f64 {
     spent.iter().filter(|spent| counts(spent)).map(|spent| spent.gpu_seconds).fold(0.0, |sum, more| sum + more)
+}
+
+/// Returns the thousandths of slots of a pool that a job occupies. The slots of an engine's pool are those of all its hosts.
+fn slots_needed(demand: &SchedulingRequest, pool: &str, situation: &PlacementInput<'_>) -> u32 {
+    let hosts = if situation.layout.engine_pools.contains(pool) { demand.hosts.max(1) } else { 1 };
+    demand.slots_milli.saturating_mul(hosts)
 }
 
 /// Formats slots: `1`, `0.25`.

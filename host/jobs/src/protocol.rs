@@ -12,10 +12,11 @@ use std::path::PathBuf;
 use saggar_fetch::FetchPolicy;
 use saggar_notebook::NotebookToken;
 use saggar_store::AccessRights;
-use saggar_store::records::{JobLease, PausePoint};
+use saggar_store::records::{JobLease, MeetingPoint, PausePoint};
 use serde::{Deserialize, Serialize};
 
 use crate::credentials::WorkerToken;
+use crate::rank_network::RankNetwork;
 use crate::spec::JobSpec;
 
 /// The version of this protocol. Raised by every change that the other side would misunderstand.
@@ -92,6 +93,9 @@ pub struct AttemptConfig {
     /// starts the others.
     #[serde(default)]
     pub rank: u32,
+    /// Where rank 0 listens for the ranks of other hosts; `None` if all are on one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_network: Option<RankNetwork>,
     /// The job's specification, with the device that its pool assigns.
     pub spec: JobSpec,
     /// Identifiers of the jobs that the specification refers to, by name.
@@ -226,6 +230,11 @@ pub enum WorkerEvent {
         /// The reason.
         reason: String,
     },
+    /// Rank 0 listens for the ranks of other hosts.
+    RanksAwaited {
+        /// What they need to connect.
+        point: MeetingPoint,
+    },
     /// All-reduce operations over the worker processes were done.
     AllReduced {
         /// Seconds of each operation, including waiting for the slowest process.
@@ -316,6 +325,7 @@ impl WorkerEvent {
             | WorkerEvent::Progress { .. }
             | WorkerEvent::Usage(_)
             | WorkerEvent::Checkpoint { .. }
+            | WorkerEvent::RanksAwaited { .. }
             | WorkerEvent::AllReduced { .. }
             | WorkerEvent::Alive { .. }
             | WorkerEvent::NotebookReady { .. }

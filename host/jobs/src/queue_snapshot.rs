@@ -78,6 +78,7 @@ impl QueueSnapshot {
             server: &self.server,
             host: &self.host,
             hosts: &self.hosts,
+            batch_job: None,
         }
     }
 

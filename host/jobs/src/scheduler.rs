@@ -21,6 +21,7 @@ use crate::host_keeper;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
 use crate::queue_snapshot::{QueueSnapshot, placement_query};
+use crate::rank_keeper;
 use crate::refresh_pace::RefreshPace;
 use crate::schedules;
 use crate::shared::SharedState;
@@ -39,6 +40,7 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
         leases.spawn(lease_keeper::renew_leases(Arc::clone(&shared)));
         leases.spawn(lease_keeper::reap_jobs(Arc::clone(&shared)));
         leases.spawn(host_keeper::keep_registered(Arc::clone(&shared)));
+        leases.spawn(rank_keeper::keep_ranks(Arc::clone(&shared)));
     }
     if !shared.scheduler_config().engine_pools.is_empty() {
         leases.spawn(engine_jobs::follow_engine_jobs(Arc::clone(&shared)));
@@ -70,6 +72,9 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     shared.close();
     for orders in shared.running_attempts().values() {
         orders.send_modify(|orders| orders.stop = true);
+    }
+    if shared.records.is_shared() {
+        rank_keeper::leave_for_shutdown(&shared).await;
     }
     while let Some(ended) = supervisors.join_next().await {
         log_panic(ended);
@@ -118,13 +123,15 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
     let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
-    claim_among(shared, None, move |job| !ending.contains(&job.id)).await
+    claim_among(shared, None, None, move |job| !ending.contains(&job.id)).await
 }
 
 /// Places the waiting jobs, or only the one with the identifier `job`, and claims those of them that `can_start` accepts.
+/// `batch_job` is the name of the batch job whose first process this is, if it is one.
 pub(crate) async fn claim_among(
     shared: &Arc<SharedState>,
     job: Option<String>,
+    batch_job: Option<String>,
     can_start: impl Fn(&QueuedJob) -> bool + Send + 'static,
 ) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     let (now_ms, server, host) = (shared.clock.now_ms(), shared.server().clone(), shared.host_offer());
@@ -132,12 +139,15 @@ pub(crate) async fn claim_among(
     let claim = move |records: &dyn JobRecords| {
         let place = |state: &PlacementState| -> JobPlacements {
             let (server, host) = (&server, &*host);
-            let input = PlacementInput { layout: &config, state, now_ms, server, host, hosts: &[] };
+            let batch_job = batch_job.as_deref();
+            let input = PlacementInput { layout: &config, state, now_ms, server, host, hosts: &[], batch_job };
             let mut placements = JobPlacements::default();
             for (job, decision) in state.waiting.iter().zip(placement::place_jobs(&input)) {
                 match decision {
-                    PlacementDecision::Start { pool, .. } if can_start(job) && !config.engine_pools.contains(&pool) => {
-                        placements.start.push(PlacedJob { id: job.id.clone(), pool });
+                    PlacementDecision::Start { pool, hosts, .. }
+                        if can_start(job) && !config.engine_pools.contains(&pool) =>
+                    {
+                        placements.start.push(PlacedJob { id: job.id.clone(), pool, hosts });
                     }
                     PlacementDecision::Start { .. } => {}
                     PlacementDecision::Wait { evict, .. } => {

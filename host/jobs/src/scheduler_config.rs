@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use saggar_project::is_valid_name;
-use saggar_store::records::{HostLabels, HostOffer, HostReserve};
+use saggar_store::records::{HostLabels, HostOffer, HostReserve, PoolOffer};
 
 use crate::error::SchedulerConfigError;
 use crate::limits::SLOTS_MAX;
@@ -104,13 +104,24 @@ impl SchedulerConfig {
 
     /// Returns the thousandths of slots that a host offers to jobs: those of the pools whose labels and device it has.
     pub fn slots_offered(&self, host: &HostOffer) -> u32 {
-        let is_offered = |(name, pool): &(&String, &SlotPool)| {
+        self.offered_pools(host).fold(0, |sum, (_, pool)| sum.saturating_add(pool.slots_milli))
+    }
+
+    /// Returns the pools that a host offers to jobs, by name.
+    pub fn pools_offered(&self, host: &HostOffer) -> BTreeMap<String, PoolOffer> {
+        let offer = |(name, pool): (&String, &SlotPool)| {
+            (name.clone(), PoolOffer { slots_milli: pool.slots_milli, device: pool.device.clone() })
+        };
+        self.offered_pools(host).map(offer).collect()
+    }
+
+    fn offered_pools<'a>(&'a self, host: &'a HostOffer) -> impl Iterator<Item = (&'a String, &'a SlotPool)> {
+        self.pools.iter().filter(move |(name, pool)| {
             *name != NOTEBOOK_QUEUE
                 && !self.engine_pools.contains(*name)
                 && host.missing_labels(&pool.labels).is_empty()
                 && pool.device.as_deref().is_none_or(|device| host.has_device(device))
-        };
-        self.pools.iter().filter(is_offered).fold(0, |sum, (_, pool)| sum.saturating_add(pool.slots_milli))
+        })
     }
 
     /// Adds a pool, replacing one of the same name.

@@ -26,6 +26,7 @@ use crate::key_limits::KeyLimits;
 use crate::launcher::WorkerLauncher;
 use crate::limits::{SERIES_RETENTION_TIME, STOP_GRACE, WORKER_SILENCE_MAX};
 use crate::notebooks::RunningNotebooks;
+use crate::rank_network::RankNetwork;
 use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
@@ -70,6 +71,9 @@ pub(crate) struct SharedState {
     /// Whether the host is drained: it takes no jobs and runs none.
     pub(crate) drained: watch::Sender<bool>,
     stop_grace: OnceLock<Duration>,
+    rank_network: OnceLock<RankNetwork>,
+    /// The jobs of which this host has a part and that other hosts lead.
+    pub(crate) led_elsewhere: Mutex<Vec<String>>,
     /// When this state was created.
     pub(crate) created_ms: UnixMillis,
     server: OnceLock<ServerIdentity>,
@@ -120,10 +124,22 @@ impl SharedState {
             host_changed: Notify::new(),
             drained: watch::Sender::new(false),
             stop_grace: OnceLock::new(),
+            rank_network: OnceLock::new(),
+            led_elsewhere: Mutex::default(),
             created_ms,
             server: OnceLock::new(),
             changed,
         }
+    }
+
+    /// Sets where rank 0 of an attempt with several hosts listens. Only the first call has an effect.
+    pub(crate) fn set_rank_network(&self, network: RankNetwork) {
+        let _ = self.rank_network.set(network);
+    }
+
+    /// Returns where rank 0 of an attempt with several hosts listens.
+    pub(crate) fn rank_network(&self) -> RankNetwork {
+        self.rank_network.get().copied().unwrap_or_default()
     }
 
     /// Sets the resolver of scheduled jobs. Only the first call has an effect.

@@ -15,6 +15,9 @@ const SLURM: &str = "Slurm";
 /// Seconds between SIGTERM and the end of a batch job that reaches its time: a worker ends within 25 s.
 const SIGNAL_SECONDS: u32 = 25;
 
+/// Seconds after which the other tasks of a batch job are ended when the first one has ended. They end sooner by themselves.
+const WAIT_SECONDS: u32 = 120;
+
 /// How batch jobs are submitted.
 #[derive(Clone, Debug)]
 pub struct SlurmJobSettings {
@@ -49,16 +52,21 @@ impl SlurmEngine {
         let mut arguments = vec![
             "--parsable".to_owned(),
             format!("--job-name={name}"),
-            "--ntasks=1".to_owned(),
+            format!("--ntasks={}", request.hosts),
             "--requeue".to_owned(),
             // Of two submissions with one name, the second waits for the first, and then finds no job.
             "--dependency=singleton".to_owned(),
-            format!("--signal=B:TERM@{SIGNAL_SECONDS}"),
             format!("--export=PATH,HOME,{}", names.join(",")),
             format!("--comment=saggar {} {}", request.project, request.job),
             format!("--output={}/{name}.log", self.settings.home),
             "--open-mode=append".to_owned(),
         ];
+        if request.hosts > 1 {
+            // `srun` kills its tasks if it gets the signal itself.
+            arguments.extend(["--ntasks-per-node=1".to_owned(), format!("--signal=TERM@{SIGNAL_SECONDS}")]);
+        } else {
+            arguments.push(format!("--signal=B:TERM@{SIGNAL_SECONDS}"));
+        }
         arguments.extend(self.settings.options.iter().map(|(option, value)| format!("{option}={value}")));
         arguments
     }
@@ -70,7 +78,13 @@ impl SlurmEngine {
         let (program, job) = (quote(&self.settings.program), quote(&request.job));
         let label = |(name, value): (&String, &String)| format!(" --label {}", quote(&format!("{name}={value}")));
         let labels: String = self.settings.labels.iter().map(label).collect();
-        format!("#!/bin/sh\nexec {program} worker run {job} --homes {homes}{labels}\n")
+        // Nodes can have one file system, on which a lock of one is not always seen by the others.
+        let worker = format!("exec {program} worker run {job} --homes {homes}/\"$SLURMD_NODENAME\"{labels}");
+        if request.hosts <= 1 {
+            return format!("#!/bin/sh\n{worker}\n");
+        }
+        // One task on each node.
+        format!("#!/bin/sh\nexec srun --wait={WAIT_SECONDS} sh -c {}\n", quote(&worker))
     }
 }
 
@@ -172,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_submission_has_no_secret_in_its_arguments_and_its_script_replaces_the_shell() {
-        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into() };
+        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into(), hosts: 1 };
         let arguments = engine().submission(&request);
         for wanted in ["--job-name=saggar-digits-7-2", "--requeue", "--dependency=singleton", "--partition=spot"] {
             assert!(arguments.iter().any(|argument| argument == wanted), "{wanted}: {arguments:?}");
@@ -181,8 +195,20 @@ mod tests {
         assert!(!arguments.concat().contains("hunter2"));
         let script = engine().script(&request);
         let expected = "#!/bin/sh\nexec '/opt/it'\\''s/saggar' worker run 'digits-7' \
-                        --homes '/tmp/workers' --label 'gpu=a100'\n";
+                        --homes '/tmp/workers'/\"$SLURMD_NODENAME\" --label 'gpu=a100'\n";
         assert_eq!(script, expected);
+    }
+
+    #[test]
+    fn a_job_of_several_hosts_has_a_task_on_each_node() {
+        let request = EngineRequest { job: "digits-7".into(), attempt: 2, project: "digits".into(), hosts: 3 };
+        let arguments = engine().submission(&request);
+        for wanted in ["--ntasks=3", "--ntasks-per-node=1", "--signal=TERM@25"] {
+            assert!(arguments.iter().any(|argument| argument == wanted), "{wanted}: {arguments:?}");
+        }
+        let script = engine().script(&request);
+        assert!(script.starts_with("#!/bin/sh\nexec srun --wait=120 sh -c 'exec "), "{script}");
+        assert!(script.contains("/saggar-digits-7-2'\\''/$SLURM_PROCID --label"), "{script}");
     }
 
     #[test]

@@ -146,6 +146,10 @@ pub struct JobSpec {
     #[serde(default = "default_replicas", skip_serializing_if = "is_one_replica")]
     #[schemars(range(min = 1, max = 64))]
     pub replicas: u32,
+    /// Hosts that the replicas are divided among, with equal numbers of them on each. The slots are those on each host.
+    #[serde(default = "default_replicas", skip_serializing_if = "is_one_replica")]
+    #[schemars(range(min = 1, max = 64))]
+    pub hosts: u32,
     /// Parts that each batch is divided into, independent of the number of replicas; one per replica if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
@@ -257,6 +261,7 @@ impl JobSpec {
             utilization: None,
             secrets: Vec::new(),
             replicas: default_replicas(),
+            hosts: default_replicas(),
             shards: None,
             predict: None,
             data_step: None,
@@ -295,6 +300,7 @@ impl JobSpec {
             device: self.device.clone(),
             slots_milli: (self.gpu_slots * 1000.0).round() as u32,
             labels: self.labels.clone(),
+            hosts: self.hosts,
         }
     }
 }

@@ -247,7 +247,10 @@ impl WorkerAttempt<'_> {
     fn open_device(&self, home: &StateDir) -> Result<Arc<dyn Backend>, AttemptFailure> {
         let spec = &self.start.spec;
         let shaders = spec.without.enables(Optimization::ShaderCache).then(|| home.shaders());
-        let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: shaders.as_deref() };
+        let usage = DeviceUsage {
+            processes: (spec.replicas / spec.hosts.max(1)) as usize,
+            pipeline_cache_dir: shaders.as_deref(),
+        };
         let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
         let info = choice.backend.info();
@@ -414,14 +417,21 @@ impl WorkerAttempt<'_> {
         if *rank > 0 || shards == 1 {
             return Ok(None);
         }
-        let communicator = if spec.replicas > 1 { "sockets, in the order of ranks" } else { "none" };
+        let communicator = match (spec.hosts, spec.replicas) {
+            (2.., _) => "TLS between hosts, in the order of ranks",
+            (_, 2..) => "sockets, in the order of ranks",
+            (_, _) => "none",
+        };
         let (processes, device) = (spec.replicas, &device.name);
-        let line = format!("processes: {processes}, device: {device}, communicator: {communicator}, shards: {shards}");
+        let hosts = if spec.hosts > 1 { format!(" on {} hosts", spec.hosts) } else { String::new() };
+        let line =
+            format!("processes: {processes}{hosts}, device: {device}, communicator: {communicator}, shards: {shards}");
         self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
         if spec.replicas == 1 {
             return Ok(None);
         }
-        Ok(Some(Arc::new(RankGroup::start(&self.start, self.locations)?)))
+        let group = RankGroup::start(&self.start, self.locations, self.runtime, self.channel, &self.control)?;
+        Ok(Some(Arc::new(group)))
     }
 
     /// Returns what repeats this attempt's operations while the store of objects does not answer.

@@ -9,6 +9,7 @@ use k8s_openapi::api::batch::v1::{
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use saggar_jobs::BATCH_JOB_VARIABLE;
 use saggar_jobs::engine::EngineRequest;
 use saggar_project::KubernetesPoolSection;
 
@@ -62,11 +63,16 @@ impl KubernetesJobSettings {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
+        let several = i32::try_from(request.hosts).ok().filter(|hosts| *hosts > 1);
         let spec = JobSpec {
             // Kueue starts it. Without Kueue, nobody would.
             suspend: Some(pool.queue.is_some()),
             // The next attempt of a job has its own Job. Only pods that a disruption took away are replaced.
             backoff_limit: Some(0),
+            // Each pod of an indexed Job gets its number in JOB_COMPLETION_INDEX.
+            completion_mode: several.map(|_| "Indexed".to_owned()),
+            completions: several,
+            parallelism: several,
             pod_failure_policy: Some(failure_policy()),
             ttl_seconds_after_finished: Some(FINISHED_SECONDS),
             template: self.pod_template(request),
@@ -101,7 +107,7 @@ impl KubernetesJobSettings {
             name: CONTAINER.to_owned(),
             image: Some(pool.image.clone()),
             args: Some(arguments),
-            env: Some(self.env()),
+            env: Some(self.env(request)),
             env_from: Some(objects_credentials(&pool.objects_secret)),
             resources: Some(self.resources()),
             security_context: Some(container_security()),
@@ -110,13 +116,16 @@ impl KubernetesJobSettings {
         }
     }
 
-    fn env(&self) -> Vec<EnvVar> {
+    fn env(&self, request: &EngineRequest) -> Vec<EnvVar> {
         let mut env = vec![
             variable("SAGGAR_HOME", STATE_DIR),
             secret_variable("SAGGAR_DATABASE_URL", &self.pool.database_secret, "url"),
             secrets_key_variable(&self.pool.database_secret),
             pod_name_variable("SAGGAR_SERVER_NAME"),
         ];
+        if request.hosts > 1 {
+            env.push(variable(BATCH_JOB_VARIABLE, &job_name(&request.engine_job())));
+        }
         env.extend(self.variables.iter().map(|(name, value)| variable(name, value)));
         if self.pool.limits.keys().any(|resource| resource.starts_with("nvidia.com/")) {
             // The graphics capability gives the container the Vulkan driver.
@@ -197,6 +206,21 @@ mod tests {
         let variables = BTreeMap::from([("SAGGAR_OBJECTS".to_owned(), "s3://models/saggar".to_owned())]);
         let labels = BTreeMap::from([("gpu".to_owned(), "a100".to_owned())]);
         serde_json::to_value(KubernetesJobSettings { pool, labels, variables }.job(&request())).unwrap()
+    }
+
+    #[test]
+    fn a_job_with_several_hosts_is_an_indexed_job() {
+        let settings = KubernetesJobSettings { pool: pool(), labels: BTreeMap::new(), variables: BTreeMap::new() };
+        let job = serde_json::to_value(settings.job(&EngineRequest { hosts: 3, ..request() })).unwrap();
+        let spec = &job["spec"];
+        assert_eq!(
+            (&spec["completionMode"], &spec["completions"], &spec["parallelism"]),
+            (&json!("Indexed"), &json!(3), &json!(3))
+        );
+        let env = spec["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+        assert!(env.contains(&json!({ "name": "SAGGAR_BATCH_JOB", "value": "saggar-digits-7-2" })), "{env:?}");
+        let one = serde_json::to_value(settings.job(&request())).unwrap();
+        assert!(one["spec"]["completionMode"].is_null() && !one.to_string().contains("SAGGAR_BATCH_JOB"));
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub struct JobDocument {
     pub hints: Vec<String>,
     /// The device of the newest attempt.
     pub device: Option<String>,
+    /// The names of the hosts of the newest attempt, in the order of their ranks, if it has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// The last value of each metric; null for infinities and NaN.
     pub metrics: BTreeMap<String, Option<f64>>,
     /// Its specification, with all references resolved.
@@ -279,6 +282,9 @@ pub struct AttemptDocument {
     pub device: String,
     /// Its pool.
     pub pool: String,
+    /// The names of its hosts, in the order of their ranks, if it has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// When it started, in Unix milliseconds.
     pub started_ms: u64,
     /// When it ended.

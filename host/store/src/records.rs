@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::RecordError;
 
 mod annotation;
+mod attempt_host;
 mod document;
 pub(crate) mod field_rules;
 mod host;
@@ -41,9 +42,10 @@ mod tests;
 mod transfer;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
+pub use attempt_host::{AttemptHost, AttemptHostRecords, HostPart, MeetingPoint};
 pub use document::{DocumentRecords, RecordedDocument};
 pub use host::{
-    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostOffer, HostRecord, HostRecords, HostReserve, HostState,
+    HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostOffer, HostRecord, HostRecords, HostReserve, HostState, PoolOffer,
 };
 pub use host_labels::{HostLabels, format_labels};
 pub use job::{
@@ -175,7 +177,7 @@ pub struct JobFilter {
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
 pub trait JobRecords:
-    SweepRecords + PipelineRecords + LeaseRecords + HostRecords + DocumentRecords + LogRecords
+    SweepRecords + PipelineRecords + LeaseRecords + HostRecords + AttemptHostRecords + DocumentRecords + LogRecords
 {
     /// Records a new job in the state `Queued`.
     ///

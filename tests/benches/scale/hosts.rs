@@ -136,10 +136,10 @@ impl SimulatedHost {
         let query = PlacementQuery { server, job: None, with_common_pools, with_other_servers, with_usage, now_ms };
         let host = HostOffer::default();
         let place = |state: &PlacementState| {
-            let input = PlacementInput { layout, state, server, host: &host, hosts: &[], now_ms };
+            let input = PlacementInput { layout, state, server, host: &host, hosts: &[], batch_job: None, now_ms };
             let decisions = place_jobs(&input);
             let start = |(job, decision): (&records::QueuedJob, PlacementDecision)| match decision {
-                PlacementDecision::Start { pool, .. } => Some(PlacedJob { id: job.id.clone(), pool }),
+                PlacementDecision::Start { pool, hosts, .. } => Some(PlacedJob { id: job.id.clone(), pool, hosts }),
                 PlacementDecision::Wait { .. } => None,
             };
             let start = state.waiting.iter().zip(decisions).filter_map(start).collect();

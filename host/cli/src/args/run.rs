@@ -159,6 +159,9 @@ pub(crate) struct RunFlags {
     /// Workers that train one model together [default: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     replicas: Option<u32>,
+    /// Hosts that the replicas are divided among, each with the slots of the job [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    hosts: Option<u32>,
     /// Parts that each batch is divided into, independent of the number of replicas.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     shards: Option<u32>,
@@ -197,6 +200,7 @@ impl RunFlags {
             utilization: None,
             experiment: self.experiment.clone(),
             replicas: self.replicas,
+            hosts: self.hosts,
             shards: self.shards,
             record: self.record,
         }

@@ -10,6 +10,7 @@ use saggar_project::units;
 use super::database::DatabaseArgs;
 use super::label::parse_label;
 use super::listen_address::ListenAddress;
+use super::rank_network::RankNetworkArgs;
 use super::without::WithoutArgs;
 
 #[derive(Debug, Args)]
@@ -41,6 +42,8 @@ pub(crate) struct ServeArgs {
     /// A label of this server for jobs and pools that require it: gpu=a100. Can be given several times.
     #[arg(long = "label", value_parser = parse_label, value_name = "NAME=VALUE")]
     pub(crate) labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) ranks: RankNetworkArgs,
     /// The bucket of datasets, models, plugins, checkpoints, outputs and logs: s3://BUCKET/PREFIX, with credentials from
     /// the variables of Amazon's programs, such as AWS_ACCESS_KEY_ID, and the store's address in AWS_ENDPOINT_URL if it
     /// is not Amazon's [default: files of the state directory].

@@ -9,6 +9,7 @@ use saggar_store::records::HostReserve;
 
 use super::database::{DATABASE_URL_VARIABLE, DatabaseArgs, DatabaseUrl};
 use super::label::parse_label;
+use super::rank_network::RankNetworkArgs;
 use super::serve::LogFormat;
 
 /// Run jobs of a server on other hosts, called workers.
@@ -57,6 +58,8 @@ pub(crate) struct WorkerOfferArgs {
     /// The format of the log on standard error.
     #[arg(long, env = "SAGGAR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) ranks: RankNetworkArgs,
 }
 
 #[derive(Debug, Args)]

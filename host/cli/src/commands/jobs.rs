@@ -107,7 +107,11 @@ fn print_jobs(jobs: &[JobDocument], sparks: &[String], output: CliOutput) {
             headers.push("SERIES");
             rows.iter_mut().zip(sparks).for_each(|(row, spark)| row.push(spark.clone()));
         }
-        // Most listings have no tags.
+        // Most listings have no jobs with several hosts, and no tags.
+        if jobs.iter().any(|job| !job.hosts.is_empty()) {
+            headers.push("HOSTS");
+            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(job.hosts.join(",")));
+        }
         if jobs.iter().any(|job| !job.tags.is_empty()) {
             headers.push("TAGS");
             rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(annotations::format_tags(&job.tags)));
@@ -175,6 +179,7 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         ("parameters", Value::Object(spec.parameters).to_string()),
         ("data", mounts.join(" ")),
         ("device", job.device.clone().unwrap_or_default()),
+        ("hosts", job.hosts.join(", ")),
         ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
@@ -203,9 +208,14 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         output.print_line(&format!("  phase {:<18}{}", phase.name, output.format_state(&phase.state)));
     }
     let attempts = job.attempts.unwrap_or_default();
-    let rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
+    let mut rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
+    let mut headers = vec!["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"];
+    if attempts.iter().any(|attempt| !attempt.hosts.is_empty()) {
+        headers.push("HOSTS");
+        rows.iter_mut().zip(&attempts).for_each(|(row, attempt)| row.push(attempt.hosts.join(",")));
+    }
     output.print_line("");
-    output.print_table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
+    output.print_table(&headers, &rows);
     Ok(())
 }
 

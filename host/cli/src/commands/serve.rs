@@ -9,6 +9,7 @@ mod memory;
 mod model_watch;
 mod models;
 pub(super) mod object_storage;
+mod rank_address;
 mod reexec;
 mod server_config;
 mod shared_models;

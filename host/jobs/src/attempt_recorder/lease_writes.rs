@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_store::error::RecordError;
-use saggar_store::records::{JobLease, JobRecords, StateReason};
+use saggar_store::records::{JobLease, JobRecords, MeetingPoint, StateReason};
 
 use super::AttemptRecorder;
 use crate::error::JobError;
@@ -18,6 +18,12 @@ impl AttemptRecorder {
     pub(super) async fn record_note(&self, kind: &'static str, text: String) -> Result<(), JobError> {
         let now_ms = self.shared.clock.now_ms();
         self.with_lease(move |records, lease| records.record_attempt_event(lease, kind, &text, now_ms)).await
+    }
+
+    /// Records where the ranks of other hosts reach rank 0.
+    pub(super) async fn record_meeting_point(&mut self, point: MeetingPoint) -> Result<(), JobError> {
+        self.log(&format!("rank 0 waits at {} for the ranks of other hosts", point.address));
+        self.with_lease(move |records, lease| records.set_meeting_point(lease, &point)).await
     }
 
     /// Notes a heartbeat of the worker, after which the next renewal of the lease is reported to it.

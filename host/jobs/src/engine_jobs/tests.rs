@@ -67,7 +67,7 @@ impl EngineScene {
         let want = |&(job, attempt): &(&str, u32)| WantedJob {
             id: job.to_owned(),
             engine: Arc::clone(&self.engine) as Arc<dyn WorkerEngine>,
-            request: EngineRequest { job: job.to_owned(), attempt, project: "p".to_owned() },
+            request: EngineRequest { job: job.to_owned(), attempt, project: "p".to_owned(), hosts: 1 },
         };
         let wanted: Vec<WantedJob> = wanted.iter().map(want).collect();
         let running = running.iter().map(|&id| id.to_owned()).collect();

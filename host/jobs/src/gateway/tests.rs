@@ -35,6 +35,7 @@ fn start_command() -> WorkerCommand {
         attempt,
         epoch,
         rank: 0,
+        rank_network: None,
         spec,
         jobs,
         kept_steps: Vec::new(),

@@ -18,6 +18,7 @@ use super::{
 use crate::credentials::CREDENTIALS_VARIABLE;
 use crate::error::JobError;
 use crate::outcome::WorkerExit;
+use crate::rank_network::{RANK_CREDENTIALS_VARIABLE, RankCredentials};
 use crate::worker::WorkerLocations;
 
 /// A launcher that runs workers as child processes.
@@ -37,6 +38,24 @@ const NICENESS: &str = "10";
 const NICE: &str = "/usr/bin/nice";
 
 impl LocalLauncher {
+    /// Returns the command of a process of an attempt, without its credentials.
+    fn attempt_command(&self) -> Command {
+        let mut command = self.nice_command();
+        command.args(["worker", ATTEMPT_SUBCOMMAND]).args(self.locations.arguments());
+        for secret in [DATABASE_URL_VARIABLE, SECRETS_KEY_VARIABLE, CREDENTIALS_VARIABLE, RANK_CREDENTIALS_VARIABLE] {
+            command.env_remove(secret);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
+        command.process_group(0);
+        command
+    }
+
+    fn spawn(&self, mut command: Command) -> Result<Box<dyn WorkerHandle>, JobError> {
+        let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
+        Ok(Box::new(WorkerProcess::new(command.spawn().map_err(launch)?)))
+    }
+
     fn nice_command(&self) -> Command {
         if !Path::new(NICE).is_file() {
             return Command::new(&self.program);
@@ -49,17 +68,17 @@ impl LocalLauncher {
 
 impl WorkerLauncher for LocalLauncher {
     fn launch(&self, request: &LaunchRequest) -> Result<Box<dyn WorkerHandle>, JobError> {
-        let mut command = self.nice_command();
-        command.args(["worker", ATTEMPT_SUBCOMMAND]).args(self.locations.arguments());
-        command
-            .env_remove(DATABASE_URL_VARIABLE)
-            .env_remove(SECRETS_KEY_VARIABLE)
-            .env(CREDENTIALS_VARIABLE, request.credentials.to_json());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C on the server's terminal must reach only the server, which lets workers save their state.
-        command.process_group(0);
-        let launch = |source| JobError::Launch { program: self.program.display().to_string(), source };
-        Ok(Box::new(WorkerProcess::new(command.spawn().map_err(launch)?)))
+        let mut command = self.attempt_command();
+        command.env(CREDENTIALS_VARIABLE, request.credentials.to_json()).stdin(Stdio::null());
+        self.spawn(command)
+    }
+
+    fn launch_rank(&self, credentials: &RankCredentials) -> Result<Box<dyn WorkerHandle>, JobError> {
+        let mut command = self.attempt_command();
+        let credentials = serde_json::to_string(credentials).expect("credentials are plain data");
+        // The rank ends when its standard input does.
+        command.env(RANK_CREDENTIALS_VARIABLE, credentials).stdin(Stdio::piped());
+        self.spawn(command)
     }
 }
 

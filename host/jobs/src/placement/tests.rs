@@ -6,6 +6,7 @@ use saggar_store::records::{JobOrders, SchedulingRequest};
 use super::*;
 use crate::scheduler_config::{ANY_POOL, DEFAULT_QUEUE};
 
+mod gang;
 mod hosts;
 
 /// The only server.
@@ -38,6 +39,7 @@ fn running(name: &str, pool: &str, demand: SchedulingRequest) -> ActiveJob {
         demand,
         pool: pool.to_owned(),
         server_id: String::new(),
+        hosts: Vec::new(),
         started_ms: 0,
         state: JobState::Running,
         orders: JobOrders::default(),
@@ -53,7 +55,7 @@ fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
 }
 
 fn input<'a>(layout: &'a SchedulerConfig, state: &'a PlacementState) -> PlacementInput<'a> {
-    PlacementInput { layout, state, now_ms: 0, server: &HERE, host: &OFFER, hosts: &[] }
+    PlacementInput { layout, state, now_ms: 0, server: &HERE, host: &OFFER, hosts: &[], batch_job: None }
 }
 
 fn state_of(waiting: &[QueuedJob], running: &[ActiveJob]) -> PlacementState {
@@ -65,7 +67,7 @@ fn place_waiting(layout: &SchedulerConfig, waiting: &[QueuedJob], running: &[Act
 }
 
 fn start_on(pool: &str, device: &str) -> PlacementDecision {
-    PlacementDecision::Start { pool: pool.to_owned(), device: device.to_owned() }
+    PlacementDecision::Start { pool: pool.to_owned(), device: device.to_owned(), hosts: Vec::new() }
 }
 
 /// Returns the position, code and preempted jobs of a wait.
@@ -271,7 +273,7 @@ proptest! {
         let mut evicted = Vec::new();
         for (job, verdict) in jobs.iter().zip(&verdicts) {
             match verdict {
-                PlacementDecision::Start { pool, device } => {
+                PlacementDecision::Start { pool, device, .. } => {
                     prop_assert!(layout.queues[&job.demand.queue].pools.contains(pool));
                     prop_assert!(layout.pools[pool].accepts_device(&job.demand.device));
                     prop_assert_eq!(device, &layout.pools[pool].device_for(&job.demand.device));

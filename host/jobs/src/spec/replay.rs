@@ -96,6 +96,7 @@ pub fn replay_spec(
         device: device.unwrap_or_else(|| old.device.clone()),
         shards: old.shards.or(Some(old.replicas).filter(|replicas| *replicas > 1)),
         replicas: 1,
+        hosts: 1,
         retry: 0,
         experiment: None,
         record: false,

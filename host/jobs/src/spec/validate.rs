@@ -152,6 +152,7 @@ impl JobSpec {
             ("auto_extend", f64::from(self.auto_extend), 0.0, f64::from(EXTENSIONS_MAX)),
             ("replicas", f64::from(self.replicas), 1.0, f64::from(REPLICAS_MAX)),
             ("shards", f64::from(shards), 1.0, f64::from(REPLICAS_MAX)),
+            ("hosts", f64::from(self.hosts), 1.0, f64::from(REPLICAS_MAX)),
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
@@ -160,6 +161,9 @@ impl JobSpec {
         }
         if !shards.is_multiple_of(self.replicas) {
             return Err(SpecError::Shards { shards, replicas: self.replicas });
+        }
+        if !self.replicas.is_multiple_of(self.hosts) {
+            return Err(SpecError::Hosts { hosts: self.hosts, replicas: self.replicas });
         }
         Ok(())
     }
@@ -253,6 +257,9 @@ mod tests {
             ("utilization", with_utilization(0.5, 0.0)),
             ("replicas", JobSpec { replicas: 0, ..spec() }),
             ("shards", JobSpec { replicas: 2, shards: Some(3), ..spec() }),
+            ("hosts", JobSpec { replicas: 3, hosts: 2, ..spec() }),
+            ("hosts", JobSpec { hosts: 0, ..spec() }),
+            ("hosts", JobSpec { hosts: 2, ..spec() }),
         ];
         for (field, spec) in wrong {
             let error = spec.validate().unwrap_err().to_string();

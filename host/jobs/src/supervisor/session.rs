@@ -87,7 +87,7 @@ impl WorkerSession {
             resources: AttemptResources {
                 device: spec.device.clone(),
                 slots_milli: claim.job.demand.slots_milli,
-                processes: spec.replicas,
+                processes: spec.replicas / spec.hosts.max(1),
                 memory_bytes: spec.memory_bytes,
                 gpu_memory_bytes: spec.gpu_memory_bytes,
             },
@@ -102,6 +102,7 @@ impl WorkerSession {
             attempt: claim.lease.attempt,
             epoch: claim.lease.epoch,
             rank: 0,
+            rank_network: (spec.hosts > 1).then(|| shared.rank_network()),
             spec,
             jobs: references.jobs,
             kept_steps: references.kept_steps,

@@ -9,12 +9,14 @@ use thiserror::Error;
 use super::lease_guard::{LeaseGuard, end_fenced};
 use super::pause_control::PauseControl;
 use super::ranks::rank_link::RankLink;
+use super::ranks::remote_leader;
 use super::supervisor_link::{SupervisorLink, write_line};
 use crate::credentials::{CredentialsError, WorkerCredentials};
 use crate::limits::WORKER_HEARTBEAT_INTERVAL;
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_TRY_AGAIN, PROTOCOL_VERSION, WorkerCommand, WorkerEvent, WorkerHello,
 };
+use crate::rank_network::{RANK_CREDENTIALS_VARIABLE, RankCredentials};
 use crate::transport;
 
 /// A channel for events. Clones share the connection, and each event is written as one complete line.
@@ -93,10 +95,25 @@ impl EventChannel {
     /// # Errors
     /// The process has no attempt to run.
     pub(crate) fn connect() -> Result<WorkerStart, StartError> {
+        if let Ok(text) = std::env::var(RANK_CREDENTIALS_VARIABLE) {
+            let place = RANK_CREDENTIALS_VARIABLE.to_owned();
+            let credentials = serde_json::from_str(&text).map_err(|source| CredentialsError::Text { place, source })?;
+            return EventChannel::connect_to_other_host(&credentials);
+        }
         match WorkerCredentials::from_environment()? {
             Some(credentials) => EventChannel::connect_to_supervisor(&credentials),
             None => EventChannel::connect_to_leader(),
         }
+    }
+
+    /// Connects to the attempt's first worker process on another host, and receives the attempt from it. The process ends
+    /// with it.
+    fn connect_to_other_host(credentials: &RankCredentials) -> Result<WorkerStart, StartError> {
+        let gone = || StartError::gone(format!("rank 0 at {}", credentials.meeting_point.address));
+        remote_leader::end_with_host().map_err(gone())?;
+        let (link, config) = remote_leader::connect(credentials).map_err(gone())?;
+        let channel = EventChannel(EventSink::Leader(Arc::new(link)));
+        Ok(WorkerStart { channel, config, control: Arc::default() })
     }
 
     /// Connects to the supervisor and waits for the attempt. Continues to read commands on a separate thread.

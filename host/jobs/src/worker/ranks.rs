@@ -7,31 +7,50 @@
 //!
 //! A rank's standard input is a pipe that ends with rank 0, and the rank ends with it; its standard output is a socket
 //! for messages between the ranks ([`rank_link`]). If one rank is gone, the attempt fails.
+//!
+//! If the job has several hosts, rank 0 starts only the ranks of its own host. It opens a port ([`rank_listener`]) and reports
+//! the meeting point to its supervisor, which records it; the other hosts read it and start their ranks, which connect to
+//! that port ([`remote_leader`]).
 
 pub(super) mod follower;
 pub(super) mod leader;
+mod rank_key;
 pub(super) mod rank_link;
+mod rank_listener;
+pub(super) mod remote_leader;
 mod state_transfer;
+#[cfg(test)]
+mod tests;
+mod tls_stream;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use parking_lot::Mutex;
 use saggar_plugin::{FailureReason, PluginError};
+use tokio::runtime::Handle;
 
+use super::channel::{EventChannel, WorkerControl};
 use super::locations::WorkerLocations;
 use super::lost_worker::worker_lost_error;
 use crate::credentials::{CREDENTIALS_FILE_VARIABLE, CREDENTIALS_VARIABLE};
 use crate::launcher::ATTEMPT_SUBCOMMAND;
+use crate::limits::RANK_REFUSALS_LOGGED_MAX;
 use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
+use crate::rank_network::RankIdentity;
 use rank_link::{RankLink, RankLinkError, RankMessageKind};
+use rank_listener::{AdmittedRank, RankListener};
 
-/// The ranks that rank 0 started. They end with it.
+/// The other ranks of an attempt. They end with rank 0.
 #[derive(Debug)]
 pub(super) struct RankGroup {
     peers: Vec<RankPeer>,
@@ -43,22 +62,44 @@ pub(super) struct RankGroup {
 struct RankPeer {
     rank: u32,
     link: RankLink,
-    child: Mutex<Child>,
-    /// Held open as long as the rank should run.
-    _stdin: ChildStdin,
+    place: RankPlace,
+}
+
+/// Where a rank runs.
+#[derive(Debug)]
+enum RankPlace {
+    /// A child process of rank 0.
+    Child {
+        child: Mutex<Child>,
+        /// Held open as long as the rank should run.
+        _stdin: ChildStdin,
+    },
+    /// On another host, from which it connected.
+    OtherHost(SocketAddr),
 }
 
 impl RankGroup {
-    /// Starts the other ranks of an attempt.
+    /// Starts the other ranks of an attempt, and waits for those of other hosts.
     ///
     /// # Errors
-    /// `WORKER_LOST` if the system cannot start a process.
-    pub(super) fn start(start: &AttemptConfig, locations: &WorkerLocations) -> Result<RankGroup, PluginError> {
+    /// `WORKER_LOST` if the system cannot start a process, or a rank of another host does not connect.
+    pub(super) fn start(
+        start: &AttemptConfig,
+        locations: &WorkerLocations,
+        runtime: &Handle,
+        channel: &EventChannel,
+        control: &WorkerControl,
+    ) -> Result<RankGroup, PluginError> {
         let peer = |rank| {
             let peer = RankPeer::start(&AttemptConfig { rank, ..start.clone() }, locations);
             peer.map_err(|error| worker_lost_error(format!("worker process {rank} could not be started: {error}")))
         };
-        let peers = (1..start.spec.replicas).map(peer).collect::<Result<_, _>>()?;
+        let on_each_host = start.spec.replicas / start.spec.hosts.max(1);
+        let mut peers = (1..on_each_host).map(peer).collect::<Result<Vec<_>, _>>()?;
+        if start.spec.hosts > 1 {
+            let others = admit_other_hosts(start, on_each_host..start.spec.replicas, runtime, channel, control);
+            peers.extend(others.map_err(worker_lost_error)?);
+        }
         Ok(RankGroup { peers, usage: Mutex::default() })
     }
 
@@ -101,11 +142,52 @@ impl RankGroup {
 impl Drop for RankGroup {
     fn drop(&mut self) {
         for peer in &self.peers {
-            let mut child = peer.child.lock();
-            let _ = child.kill();
-            let _ = child.wait();
+            // A rank of another host ends with its connection.
+            if let RankPlace::Child { child, .. } = &peer.place {
+                let mut child = child.lock();
+                let _ = child.kill();
+                let _ = child.wait();
+            }
         }
     }
+}
+
+/// Opens a port, reports the meeting point, and admits the ranks of other hosts, each of which gets its configuration.
+fn admit_other_hosts(
+    start: &AttemptConfig,
+    ranks: Range<u32>,
+    runtime: &Handle,
+    channel: &EventChannel,
+    control: &WorkerControl,
+) -> Result<Vec<RankPeer>, String> {
+    let network = start.rank_network.unwrap_or_default();
+    let listener = RankListener::bind(&network)
+        .map_err(|error| format!("rank 0 cannot listen at {} for ranks of other hosts: {error}", network.address))?;
+    channel.send(&WorkerEvent::RanksAwaited { point: listener.meeting_point() });
+    let AttemptConfig { job, attempt, epoch, .. } = start;
+    let identity = RankIdentity { job: job.clone(), attempt: *attempt, epoch: *epoch, rank: 0 };
+    let is_over = || control.stop.load(Ordering::Acquire);
+    let refused = AtomicUsize::new(0);
+    let log = |line: String| channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+    let report = |line: String| {
+        if refused.fetch_add(1, Ordering::Relaxed) < RANK_REFUSALS_LOGGED_MAX {
+            log(line);
+        }
+    };
+    let admitted = runtime.block_on(listener.admit(ranks, &identity, is_over, report));
+    let unnamed = refused.load(Ordering::Relaxed).saturating_sub(RANK_REFUSALS_LOGGED_MAX);
+    if unnamed > 0 {
+        log(format!("{unnamed} further connections to the port of the ranks were refused"));
+    }
+    let admitted = admitted?;
+    let mut peers = Vec::with_capacity(admitted.len());
+    for (rank, AdmittedRank { link, address }) in admitted {
+        let config = serde_json::to_vec(&AttemptConfig { rank, ..start.clone() }).map_err(|error| error.to_string())?;
+        link.send(0, RankMessageKind::Config, &[&config])
+            .map_err(|error| format!("worker process {rank} at {address} is gone: {error}"))?;
+        peers.push(RankPeer { rank, link, place: RankPlace::OtherHost(address) });
+    }
+    Ok(peers)
 }
 
 impl RankPeer {
@@ -120,7 +202,8 @@ impl RankPeer {
         let mut line = serde_json::to_vec(&Order::Start(Box::new(start.clone())))?;
         line.push(b'\n');
         stdin.write_all(&line)?;
-        Ok(RankPeer { rank: start.rank, link: RankLink::new(ours)?, child: Mutex::new(child), _stdin: stdin })
+        let place = RankPlace::Child { child: Mutex::new(child), _stdin: stdin };
+        Ok(RankPeer { rank: start.rank, link: RankLink::new(ours)?, place })
     }
 
     /// Returns why a rank no longer takes part.
@@ -128,7 +211,13 @@ impl RankPeer {
         let rank = self.rank;
         match broken {
             RankLinkError::Gone(error) => {
-                let mut child = self.child.lock();
+                let child = match &self.place {
+                    RankPlace::Child { child, .. } => child,
+                    RankPlace::OtherHost(address) => {
+                        return worker_lost_error(format!("worker process {rank} at {address} is gone: {error}"));
+                    }
+                };
+                let mut child = child.lock();
                 // Its socket is closed, so it is ending already, unless it hangs.
                 let _ = child.kill();
                 let how = match child.wait() {

@@ -25,7 +25,7 @@ pub(crate) fn pool() -> KubernetesPoolSection {
 }
 
 pub(crate) fn request() -> EngineRequest {
-    EngineRequest { job: "digits-7".to_owned(), attempt: 2, project: "digits".to_owned() }
+    EngineRequest { job: "digits-7".to_owned(), attempt: 2, project: "digits".to_owned(), hosts: 1 }
 }
 
 /// A status and a body, or a closed connection.

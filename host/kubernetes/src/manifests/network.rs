@@ -33,7 +33,12 @@ pub(super) fn worker_policy(options: &DeployOptions) -> NetworkPolicy {
     egress.push(NetworkPolicyEgressRule { to: Some(vec![servers]), ports: Some(vec![port("TCP", SERVER_PORT)]) });
     // Also the pods of Kubernetes Jobs, which belong to a pool and not to an installation.
     let selected = LabelSelector { match_labels: Some(worker_labels()), ..LabelSelector::default() };
-    policy(options, PodComponent::Worker, selected, Vec::new(), egress)
+    // The ranks of a job with several hosts connect to each other, on any port.
+    let workers =
+        || Some(vec![NetworkPolicyPeer { pod_selector: Some(selected.clone()), ..NetworkPolicyPeer::default() }]);
+    egress.push(NetworkPolicyEgressRule { to: workers(), ports: None });
+    let ingress = NetworkPolicyIngressRule { from: workers(), ports: None };
+    policy(options, PodComponent::Worker, selected.clone(), vec![ingress], egress)
 }
 
 fn policy(

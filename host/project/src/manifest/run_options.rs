@@ -54,6 +54,8 @@ pub struct RunOptions {
     pub experiment: Option<String>,
     /// Number of worker processes that train together.
     pub replicas: Option<u32>,
+    /// Number of hosts that the worker processes are divided among.
+    pub hosts: Option<u32>,
     /// Number of shards of each batch, independent of the number of replicas.
     pub shards: Option<u32>,
     /// Whether a training records its host calls, so that its steps can be replayed.
@@ -92,6 +94,7 @@ impl RunOptions {
             utilization: self.utilization.or(below.utilization),
             experiment: self.experiment.or(below.experiment),
             replicas: self.replicas.or(below.replicas),
+            hosts: self.hosts.or(below.hosts),
             shards: self.shards.or(below.shards),
             record: self.record.or(below.record),
         }
@@ -212,6 +215,7 @@ pub(super) fn read_run_options(table: &ManifestTable<'_>) -> RunOptions {
         utilization: table.optional("utilization", |item| read_utilization(&item.table()?)),
         experiment: table.optional("experiment", |item| item.name()),
         replicas: table.optional("replicas", |item| item.bounded_count(1, REPLICAS_MAX)),
+        hosts: table.optional("hosts", |item| item.bounded_count(1, REPLICAS_MAX)),
         shards: table.optional("shards", |item| item.bounded_count(1, REPLICAS_MAX)),
         record: table.optional("record", |item| item.boolean()),
     }

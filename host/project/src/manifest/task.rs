@@ -58,7 +58,7 @@ const MODES: [(&str, TaskMode); 3] =
     [("job", TaskMode::Job), ("serve", TaskMode::Serve), ("notebook", TaskMode::Notebook)];
 
 /// The keys of a task that say something about a training or a plugin, which a notebook does not run.
-const NOT_OF_NOTEBOOKS: [&str; 18] = [
+const NOT_OF_NOTEBOOKS: [&str; 19] = [
     "plugin",
     "args",
     "init_from",
@@ -75,6 +75,7 @@ const NOT_OF_NOTEBOOKS: [&str; 18] = [
     "without",
     "utilization",
     "replicas",
+    "hosts",
     "shards",
     "record",
 ];

@@ -43,7 +43,7 @@ fn unknown_keys_are_errors() {
             saggar.toml:8:1: unknown key "priorty" in [task.t]
               hint: did you mean "priority"?
             saggar.toml:9:1: unknown key "colour" in [task.t]
-              hint: known keys: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, idle_timeout, init_from, labels, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, record, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization, without
+              hint: known keys: args, auto_extend, checkpoint, data, device, experiment, gpu, gpu_memory, hosts, idle_timeout, init_from, labels, max_attempt_runtime, max_runtime, memory, message, mode, non_finite, plugin, precision, preemptible, priority, queue, record, replicas, retry, retry_on, schedule, secrets, seed, shards, utilization, without
             saggar.toml:10:2: unknown key "tsak" in the file
               hint: did you mean "task"?"#]],
     );

@@ -3,6 +3,7 @@
 //! A host registers when it starts and renews its row every [`HOST_RENEWAL_INTERVAL`]. All times are those of the clock of
 //! leases. A row that was not renewed for [`HOST_LOST_MS`] is listed as lost, and is removed after [`HOST_REMOVED_MS`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -76,6 +77,16 @@ impl FromStr for HostReserve {
     }
 }
 
+/// What a host offers of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolOffer {
+    /// Thousandths of slots.
+    pub slots_milli: u32,
+    /// The device; `None` if each job gets the device that it requests.
+    pub device: Option<String>,
+}
+
 /// What a host offers to jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -94,6 +105,10 @@ pub struct HostOffer {
     pub has_gpu: bool,
     /// Thousandths of slots of all its pools.
     pub slots_milli: u32,
+    /// Its pools, by name.
+    pub pools: BTreeMap<String, PoolOffer>,
+    /// The storage that it has the files of; see [`ServerIdentity`](super::ServerIdentity).
+    pub storage: String,
     /// The version of its program.
     pub version: String,
 }

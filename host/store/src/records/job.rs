@@ -4,7 +4,7 @@ use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use super::host_labels::HostLabels;
-use super::{JobOrders, JobState, PausePoint, RoomClaim, StateReason};
+use super::{AttemptHost, JobOrders, JobState, PausePoint, RoomClaim, StateReason};
 use crate::rights::AccessRights;
 
 /// A job to submit.
@@ -45,11 +45,22 @@ pub struct SchedulingRequest {
     pub preemptible: bool,
     /// `auto`, `cpu`, `gpu`, or a device's name.
     pub device: String,
-    /// Slots that it occupies, in thousandths.
+    /// Slots that it occupies on each of its hosts, in thousandths.
     pub slots_milli: u32,
     /// The labels that its host must have.
     #[serde(default, skip_serializing_if = "HostLabels::is_empty")]
     pub labels: HostLabels,
+    /// The number of hosts that its ranks are on.
+    #[serde(default = "one_host", skip_serializing_if = "is_one")]
+    pub hosts: u32,
+}
+
+fn one_host() -> u32 {
+    1
+}
+
+fn is_one(hosts: &u32) -> bool {
+    *hosts == 1
 }
 
 impl Default for SchedulingRequest {
@@ -62,6 +73,7 @@ impl Default for SchedulingRequest {
             device: "auto".to_owned(),
             slots_milli: 1000,
             labels: HostLabels::new(),
+            hosts: 1,
         }
     }
 }
@@ -175,12 +187,24 @@ pub struct ActiveJob {
     pub pool: String,
     /// The identifier of that server.
     pub server_id: String,
+    /// The hosts of its attempt, in the order of their ranks, if it has several. The first one is that server.
+    pub hosts: Vec<AttemptHost>,
     /// The time its attempt was claimed.
     pub started_ms: UnixMillis,
     /// `Starting`, `Running` or `Stopping`.
     pub state: JobState,
     /// What its attempt is ordered to do.
     pub orders: JobOrders,
+}
+
+impl ActiveJob {
+    /// Returns the pool whose slots it occupies on the host with this identifier, or `None` if it occupies none there.
+    pub fn pool_on(&self, host_id: &str) -> Option<&str> {
+        if self.hosts.is_empty() {
+            return (self.server_id == host_id).then_some(self.pool.as_str());
+        }
+        self.hosts.iter().find(|host| host.host_id == host_id).map(|host| host.pool.as_str())
+    }
 }
 
 /// Total usage of the attempts of one project and key, including those of removed jobs.
@@ -257,6 +281,8 @@ pub struct JobAttempt {
     pub seconds_estimated: bool,
     /// The pool whose slots it occupied.
     pub pool: String,
+    /// The names of its hosts, in the order of their ranks, if it had several.
+    pub hosts: Vec<String>,
     /// The time it was claimed.
     pub started_ms: UnixMillis,
     /// The time it ended.

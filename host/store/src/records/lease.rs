@@ -9,7 +9,10 @@ use std::collections::HashSet;
 
 use saggar_clock::UnixMillis;
 
-use super::{ActiveJob, ClaimedJob, JobLease, JobOrder, JobOrders, JobRecord, QueuedJob, StateReason, UsageTotal};
+use super::{
+    ActiveJob, AttemptHost, ClaimedJob, HostRecord, JobLease, JobOrder, JobOrders, JobRecord, QueuedJob, StateReason,
+    UsageTotal,
+};
 use crate::error::RecordError;
 
 /// Milliseconds for which a claim or a renewal is valid, by the database's clock.
@@ -61,6 +64,8 @@ pub struct PlacementState {
     pub running_elsewhere: Vec<RunningCount>,
     /// The earlier resource usage; empty if no limit counts it.
     pub spent: Vec<UsageTotal>,
+    /// All hosts, if a job that waits needs several. `running` then has the jobs of all servers.
+    pub hosts: Vec<HostRecord>,
 }
 
 /// The number of active jobs with the same queue, project and key.
@@ -96,6 +101,8 @@ pub struct PlacedJob {
     pub id: String,
     /// The pool whose slots it takes.
     pub pool: String,
+    /// Its hosts, in the order of their ranks, if it has several. The first one is the server that claims it.
+    pub hosts: Vec<AttemptHost>,
 }
 
 /// A running job that is to make room for a queued one.

@@ -16,6 +16,7 @@ use super::{
 use crate::error::RecordError;
 
 mod annotation;
+mod attempt_host;
 mod document;
 pub(super) mod event;
 mod host;

@@ -4,6 +4,7 @@ use super::postgres::tests::test_server::TestServer;
 use super::*;
 use crate::limits::SERIES_MAX;
 
+mod attempt_hosts;
 pub(super) mod bounds;
 mod documents;
 mod events;
@@ -342,6 +343,7 @@ fn a_submitted_job_keeps_every_field(records: &dyn JobRecords) {
         device: "vulkan:0".to_owned(),
         slots_milli: 250,
         labels: [("gpu".to_owned(), "a100".to_owned()), ("zone".to_owned(), "1".to_owned())].into(),
+        hosts: 4,
     };
     let (experiment, owner) = (Some("lr".to_owned()), Some("ci".to_owned()));
     let new = NewJob { demand: demand.clone(), experiment: experiment.clone(), owner: owner.clone(), ..new_job("p") };

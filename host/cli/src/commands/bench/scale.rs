@@ -66,7 +66,7 @@ pub(super) fn scale(args: &BenchScaleArgs, client: &ApiClient, output: CliOutput
                 "training with --workers {workers}, repetition {repetition} of {}",
                 args.repetitions
             ));
-            let job = train_once(&JobSpec { replicas: workers, ..spec.clone() }, client, output)?;
+            let job = train_once(&JobSpec { replicas: workers, hosts: 1, ..spec.clone() }, client, output)?;
             measured.seconds.push(job.step_seconds);
             device = job.device;
         }

@@ -150,8 +150,8 @@ fn plan_step(
 /// Returns the fields of a specification that a step of this kind does not have.
 fn unused_fields(kind: StepKind) -> &'static [&'static str] {
     match kind {
-        StepKind::Plugin => &["project", "replicas", "shards"],
-        StepKind::Data => &["project", "plugin", "parameters", "data", "replicas", "shards"],
+        StepKind::Plugin => &["project", "replicas", "hosts", "shards"],
+        StepKind::Data => &["project", "plugin", "parameters", "data", "replicas", "hosts", "shards"],
         _ => &["project"],
     }
 }

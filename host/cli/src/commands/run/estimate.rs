@@ -108,6 +108,7 @@ fn stop_and_remove(client: &ApiClient, name: &str) {
 fn measuring_spec(spec: &JobSpec) -> JobSpec {
     JobSpec {
         measure: true,
+        hosts: 1,
         retry: 0,
         experiment: None,
         max_runtime_seconds: None,

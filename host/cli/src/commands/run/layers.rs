@@ -88,7 +88,7 @@ impl ConfigLayers {
 }
 
 /// The fields that [`spec_fields`] can return, in display order.
-const SPEC_KEYS: [&str; 25] = [
+const SPEC_KEYS: [&str; 26] = [
     "device",
     "gpu_slots",
     "labels",
@@ -112,6 +112,7 @@ const SPEC_KEYS: [&str; 25] = [
     "utilization",
     "experiment",
     "replicas",
+    "hosts",
     "shards",
     "record",
 ];
@@ -152,6 +153,7 @@ pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     say("utilization", utilization.map(to_value));
     say("experiment", options.experiment.clone().map(Value::from));
     say("replicas", options.replicas.map(Value::from));
+    say("hosts", options.hosts.map(Value::from));
     say("shards", options.shards.map(Value::from));
     say("record", options.record.map(Value::from));
     fields
@@ -236,6 +238,7 @@ mod tests {
             utilization: Some(MinimumUtilization { min_gpu: 0.5, window: std::time::Duration::from_secs(1) }),
             experiment: Some("e".to_owned()),
             replicas: Some(2),
+            hosts: Some(2),
             shards: Some(4),
             record: Some(true),
         };

@@ -73,7 +73,7 @@ fn notebook_spec(args: &RunArgs) -> Result<JobSpec, CliError> {
     spec.notebook = Some(notebook);
     // What the task says about its training.
     (spec.plugin, spec.parameters, spec.device) = (String::new(), Map::new(), "cpu".to_owned());
-    (spec.replicas, spec.shards, spec.record) = (1, None, false);
+    (spec.replicas, spec.hosts, spec.shards, spec.record) = (1, 1, None, false);
     if args.init_from.is_none() {
         spec.init_from = None;
     }

@@ -14,8 +14,9 @@ use saggar_metrics::MetricsRegistry;
 use saggar_store::records::{HostKind, HostOffer, LogRecords};
 use saggar_store::{ObjectStorage, StateDir};
 
+use super::rank_address::rank_network;
 use super::shared_records::{self, ServerRecords};
-use crate::args::{DatabaseArgs, ServeArgs};
+use crate::args::{DatabaseArgs, RankNetworkArgs, ServeArgs};
 use crate::exit::CliError;
 
 /// What a host of jobs is made of.
@@ -43,6 +44,8 @@ pub(in crate::commands) struct JobHostParts<'a> {
     pub(in crate::commands) worker_silence: Duration,
     /// What the host offers.
     pub(in crate::commands) offer: HostOffer,
+    /// Where rank 0 of an attempt with several hosts listens.
+    pub(in crate::commands) ranks: &'a RankNetworkArgs,
     pub(in crate::commands) clock: Arc<dyn Clock>,
     pub(in crate::commands) metrics: Arc<MetricsRegistry>,
 }
@@ -69,6 +72,7 @@ impl<'a> JobHostParts<'a> {
             fetch: args.fetch.policy(),
             worker_silence: args.worker_silence.unwrap_or(WORKER_SILENCE_MAX),
             offer: HostOffer::default(),
+            ranks: &args.ranks,
             clock: Arc::new(SystemClock),
             metrics: Arc::new(MetricsRegistry::new()),
         }
@@ -94,6 +98,7 @@ impl<'a> JobHostParts<'a> {
         Ok(JobService::new(records, self.clock, self.metrics, launcher, job_files, config)
             .with_server(server)
             .with_host_offer(self.offer)
+            .with_rank_network(rank_network(self.ranks, self.database))
             .with_keys(keys)
             .with_storage_quota(storage_quota, home.clone(), models_dir.to_owned())
             .with_fetch_policy(self.fetch)

@@ -87,6 +87,7 @@ impl WorkerHost {
             fetch: host_settings::fetch_policy(settings)?,
             worker_silence: host_settings::worker_silence(settings),
             offer: host_settings::host_offer(&args.offer, &program),
+            ranks: &args.offer.ranks,
             clock: Arc::clone(&clock),
             metrics: Arc::new(MetricsRegistry::new()),
         };

@@ -86,6 +86,12 @@ fn offer_arguments(offer: &WorkerOfferArgs) -> Vec<OsString> {
     if let Some(device) = &offer.device {
         add("--device", device.clone());
     }
+    if let Some(address) = offer.ranks.advertise {
+        add("--advertise", address.to_string());
+    }
+    if let Some(ports) = offer.ranks.rank_ports {
+        add("--rank-ports", ports.to_string());
+    }
     let format = offer.log_format.to_possible_value();
     if let Some(format) = format {
         add("--log-format", format.get_name().to_owned());

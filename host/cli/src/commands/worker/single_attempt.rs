@@ -1,6 +1,6 @@
 //! `saggar worker run`: one attempt of one job.
 
-use saggar_jobs::{JobError, SingleAttempt};
+use saggar_jobs::{BatchTask, JobError, SingleAttempt};
 use saggar_store::records::{JobRecord, JobState};
 use serde::Serialize;
 
@@ -21,7 +21,8 @@ pub(super) fn run(args: &WorkerRunArgs, output: CliOutput) -> Result<i32, CliErr
     };
     let host = WorkerHost::open(&args.host, home)?;
     let (jobs, shutdown) = (host.jobs.clone(), host.shutdown.subscribe());
-    let ran = host.block_on(async { jobs.run_single_attempt(&args.job, shutdown).await });
+    let task = BatchTask::from_variables(|name| std::env::var(name).ok());
+    let ran = host.block_on(async { jobs.run_single_attempt(&args.job, task, shutdown).await });
     let ran = ran.map_err(|error| match &error {
         JobError::NotFound { .. } => CliError::new(exit::NOT_FOUND, "not_found", error.to_string()),
         _ => unexpected_error(error),

@@ -45,6 +45,7 @@ class JobOptions(TypedDict, total=False):
     preemptible: bool | None
     seed: int | None
     replicas: int | None
+    hosts: int | None
     shards: int | None
     retry: int | None
     retry_on: list[str] | None

@@ -1,14 +1,18 @@
-//! Messages between two ranks: a socket on which each message has a kind and a turn number, so that ranks that get out
+//! Messages between two ranks: a stream on which each message has a kind and a turn number, so that ranks that get out
 //! of step are detected at once.
 //!
 //! A message is a header of [`HEADER_BYTES`] (turn, kind, length; little-endian) and its payload. A turn is one
 //! operation that all ranks do together, so all ranks count the same turns.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use parking_lot::Mutex;
+use rustls::Connection;
+
+use super::tls_stream::{OnRankEnd, TlsRankStream};
 
 use crate::limits::{RANK_MESSAGE_BYTES_MAX, RANK_SILENCE_MAX};
 use crate::protocol::WorkerEvent;
@@ -44,6 +48,8 @@ pub(super) enum RankMessageKind {
     Digest,
     /// The rank has finished.
     End,
+    /// The configuration of an attempt, for a rank on another host.
+    Config,
 }
 
 /// Why the expected message did not arrive.
@@ -57,10 +63,35 @@ pub(super) enum RankLinkError {
     UnexpectedMessage(String),
 }
 
-/// One end of a socket between two ranks.
+/// The stream of a link: a Unix socket on one machine, TLS over TCP between machines.
+#[derive(Debug)]
+enum RankStream {
+    Unix(UnixStream),
+    Tls(TlsRankStream),
+}
+
+impl RankStream {
+    fn write_pieces(&self, pieces: &[&[u8]]) -> io::Result<()> {
+        match self {
+            RankStream::Unix(stream) => pieces.iter().try_for_each(|piece| (&*stream).write_all(piece)),
+            RankStream::Tls(stream) => stream.write_pieces(pieces),
+        }
+    }
+}
+
+impl Read for &RankStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            RankStream::Unix(stream) => (&*stream).read(buffer),
+            RankStream::Tls(stream) => stream.read_some(buffer),
+        }
+    }
+}
+
+/// One end of a stream between two ranks.
 #[derive(Debug)]
 pub(crate) struct RankLink {
-    stream: UnixStream,
+    stream: RankStream,
     /// Ensures that one message is sent at a time.
     sending: Mutex<()>,
     /// This process's usage, sent with the next message. The other rank reads nothing while it does work that needs no
@@ -72,7 +103,16 @@ impl RankLink {
     pub(super) fn new(stream: UnixStream) -> io::Result<RankLink> {
         stream.set_read_timeout(Some(RANK_SILENCE_MAX))?;
         stream.set_write_timeout(Some(RANK_SILENCE_MAX))?;
-        Ok(RankLink { stream, sending: Mutex::default(), usage: Mutex::default() })
+        Ok(RankLink::over(RankStream::Unix(stream)))
+    }
+
+    /// Returns the link over a TLS connection after its handshake. `on_end` is called when the connection has ended.
+    pub(super) fn over_tls(socket: TcpStream, connection: Connection, on_end: OnRankEnd) -> io::Result<RankLink> {
+        Ok(RankLink::over(RankStream::Tls(TlsRankStream::new(socket, connection, on_end)?)))
+    }
+
+    fn over(stream: RankStream) -> RankLink {
+        RankLink { stream, sending: Mutex::default(), usage: Mutex::default() }
     }
 
     /// Returns the link to rank 0, whose socket is the standard output of every other rank.
@@ -99,9 +139,8 @@ impl RankLink {
         head[..8].copy_from_slice(&turn.to_le_bytes());
         head[8] = kind as u8;
         head[9..].copy_from_slice(&(bytes as u64).to_le_bytes());
-        let mut stream = &self.stream;
-        stream.write_all(&head)?;
-        payload.iter().try_for_each(|piece| stream.write_all(piece))
+        let pieces: Vec<&[u8]> = std::iter::once(&head[..]).chain(payload.iter().copied()).collect();
+        self.stream.write_pieces(&pieces)
     }
 
     /// Forwards an event to rank 0 if rank 0 needs it.

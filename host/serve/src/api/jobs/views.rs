@@ -100,6 +100,7 @@ pub(in crate::api) fn job_document(
         time: time_breakdown(attempts, replicas),
         hints: hints(attempts),
         device: device.map(str::to_owned),
+        hosts: attempts.last().map(|attempt| attempt.hosts.clone()).unwrap_or_default(),
         metrics: latest.iter().map(|point| (point.name.clone(), finite_value(point.value))).collect(),
         spec,
         ..JobDocument::default()
@@ -218,6 +219,7 @@ pub(super) fn attempt_document(attempt: &JobAttempt) -> AttemptDocument {
         message: attempt.reason.sentence.clone(),
         device: attempt.device.clone(),
         pool: attempt.pool.clone(),
+        hosts: attempt.hosts.clone(),
         started_ms: attempt.started_ms,
         ended_ms: attempt.ended_ms,
         first_step: attempt.usage.first_step,
@@ -270,6 +272,7 @@ mod tests {
             reason,
             device,
             pool,
+            hosts: Vec::new(),
             seconds_estimated: false,
             started_ms: 0,
             ended_ms: None,

@@ -78,7 +78,7 @@ fn set_drain(tx: &dyn SqlSession, name: &str, drain: HostDrain) -> TransactionRe
     Ok(list(tx)?.into_iter().filter(|host| host.name == name && host.state != HostState::Lost).collect())
 }
 
-fn list(tx: &dyn SqlSession) -> TransactionResult<Vec<HostRecord>> {
+pub(super) fn list(tx: &dyn SqlSession) -> TransactionResult<Vec<HostRecord>> {
     let now_ms = tx.lease_clock()?.now_ms;
     tx.query_all(
         "SELECT id, name, offer, drain, started_ms, seen_ms FROM workers ORDER BY name, id",

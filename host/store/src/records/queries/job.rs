@@ -49,8 +49,9 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
     tx.execute(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
          steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, pause, \
-         storage, scheduling_group, labels) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+         storage, scheduling_group, labels, hosts) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
+         ?23)",
         params![
             id,
             format!("{}-{number}", new.project),
@@ -74,6 +75,7 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
             new.storage,
             queue::scheduling_group(new),
             row::labels_text(&new.demand.labels),
+            new.demand.hosts,
         ],
     )?;
     event::record(tx, &id, "SUBMITTED", "", now_ms)?;
@@ -346,7 +348,7 @@ pub(super) fn close_attempt(
     now_ms: UnixMillis,
 ) -> TransactionResult<()> {
     let closed = tx.execute(
-        "UPDATE attempts SET state = ?3, reason_code = ?4, reason_sentence = ?5, ended_ms = ?6 \
+        "UPDATE attempts SET state = ?3, reason_code = ?4, reason_sentence = ?5, ended_ms = ?6, meeting_point = NULL \
          WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
         params![lease.job, lease.attempt, state, reason.code, reason.sentence, now_ms],
     )?;

@@ -2,7 +2,7 @@
 
 use saggar_clock::UnixMillis;
 
-use super::{event, host, job, queue, row};
+use super::{attempt_host, event, host, job, queue, row};
 use crate::error::RecordError;
 use crate::limits::LEASES_REAPED_MAX;
 use crate::records::lease::{LEASE_MS, ROOM_CLAIM_MS};
@@ -80,8 +80,10 @@ fn claim_placed(
     let mut claimed = Vec::new();
     let placements = place(&state);
     for placed in placements.start {
-        let claim = job::claim_queued(tx, &placed.id, &placed.pool, server, now_ms)?;
-        claimed.extend(claim.map(|claim| PlacedClaim { claim, pool: placed.pool }));
+        if let Some(claim) = job::claim_queued(tx, &placed.id, &placed.pool, server, now_ms)? {
+            attempt_host::record(tx, &claim.lease, &placed.hosts)?;
+            claimed.push(PlacedClaim { claim, pool: placed.pool });
+        }
     }
     for preemption in placements.preempt {
         order_preemption(tx, server, preemption, now_ms)?;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::row::{self, RUNNING_COLUMNS, WAITING_COLUMN_COUNT, WAITING_COLUMNS};
-use super::usage_totals;
+use super::{attempt_host, host, usage_totals};
 use crate::digest::Digest;
 use crate::error::RecordError;
 use crate::limits::{QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
@@ -61,23 +61,26 @@ pub(super) fn active_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<ActiveJo
     running_jobs(tx, None)
 }
 
-/// Returns the active jobs of a server, or of all, oldest first.
+/// Returns the active jobs of a server, and those with several hosts, or the jobs of all servers, oldest first.
 fn running_jobs(tx: &dyn SqlSession, server: Option<&ServerIdentity>) -> TransactionResult<Vec<ActiveJob>> {
     let joined = "jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts";
     let sql = format!("SELECT {RUNNING_COLUMNS} FROM {joined} WHERE {RUNS}");
-    match server {
-        None => tx.query_all(&format!("{sql} ORDER BY cursor"), params![], row::active_job_from_row),
+    let mut jobs = match server {
+        None => tx.query_all(&format!("{sql} ORDER BY cursor"), params![], row::active_job_from_row)?,
         Some(server) => {
-            let sql = format!("{sql} AND jobs.server_id = ?1 ORDER BY cursor");
-            tx.query_all(&sql, params![server.id], row::active_job_from_row)
+            // Jobs with several hosts can have slots of a server that does not own them.
+            let sql = format!("{sql} AND (jobs.server_id = ?1 OR jobs.hosts > 1) ORDER BY cursor");
+            tx.query_all(&sql, params![server.id], row::active_job_from_row)?
         }
-    }
+    };
+    attempt_host::add_hosts(tx, &mut jobs)?;
+    Ok(jobs)
 }
 
-/// Returns the active jobs of all servers but one, counted.
+/// Returns the active jobs with one host of all servers but one, counted.
 fn running_elsewhere(tx: &dyn SqlSession, server: &ServerIdentity) -> TransactionResult<Vec<RunningCount>> {
     let sql = format!(
-        "SELECT queue, project, owner, count(*) FROM jobs WHERE {RUNS} AND server_id <> ?1 \
+        "SELECT queue, project, owner, count(*) FROM jobs WHERE {RUNS} AND server_id <> ?1 AND hosts = 1 \
          GROUP BY queue, project, owner"
     );
     tx.query_all(&sql, params![server.id], |row| {
@@ -100,14 +103,25 @@ pub(super) fn counts(tx: &dyn SqlSession) -> TransactionResult<Vec<QueueCount>> 
 
 /// Reads what a placement needs.
 pub(super) fn placement_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> TransactionResult<PlacementState> {
-    let own = (!query.with_common_pools).then_some(query.server);
-    let mut state = PlacementState { running: running_jobs(tx, own)?, ..PlacementState::default() };
-    if query.with_other_servers && !query.with_common_pools {
+    let mut state = waiting_state(tx, query)?;
+    let needs_several = state.waiting.iter().any(|job| job.demand.hosts > 1);
+    let with_all = query.with_common_pools || needs_several;
+    state.running = running_jobs(tx, (!with_all).then_some(query.server))?;
+    if needs_several {
+        state.hosts = host::list(tx)?;
+    }
+    if query.with_other_servers && !with_all {
         state.running_elsewhere = running_elsewhere(tx, query.server)?;
     }
     if query.with_usage {
         state.spent = usage_totals::list(tx)?;
     }
+    Ok(state)
+}
+
+/// Returns the jobs that wait, without anything else.
+fn waiting_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> TransactionResult<PlacementState> {
+    let mut state = PlacementState::default();
     if let Some(job) = query.job {
         state.waiting = queued_job(tx, job)?;
         return Ok(state);

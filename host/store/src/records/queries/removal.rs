@@ -29,7 +29,7 @@ pub(super) fn remove_some_points(tx: &dyn SqlSession, id: &str) -> TransactionRe
 
 pub(super) fn remove(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobRecord> {
     let job = get_finished_job(tx, id)?;
-    for table in ["metrics", "latest", "events", "attempts", "annotations", "log_chunks"] {
+    for table in ["metrics", "latest", "events", "attempt_hosts", "attempts", "annotations", "log_chunks"] {
         tx.execute(&format!("DELETE FROM {table} WHERE job = ?1"), params![job.id])?;
     }
     tx.execute("DELETE FROM jobs WHERE id = ?1", params![job.id])?;

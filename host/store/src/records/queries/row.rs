@@ -1,5 +1,6 @@
 //! Conversion of rows to values.
 
+use super::attempt_host;
 use crate::records::session::{
     FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
 };
@@ -13,7 +14,7 @@ use crate::rights::AccessRights;
 pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
-    queue, priority, preemptible, device, slots_milli, labels, rights, pause, paused, server, server_id, claim, orders";
+    queue, priority, preemptible, device, slots_milli, labels, hosts, rights, pause, paused, server, server_id, claim, orders";
 
 /// The index of the first of [`JOB_COLUMNS`] that [`scheduling_request_from_row`] reads.
 const JOB_DEMAND_COLUMN: usize = 22;
@@ -57,7 +58,7 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
         spec: row.get(6)?,
         demand: scheduling_request_from_row(row, JOB_DEMAND_COLUMN)?,
         experiment: row.get(21)?,
-        rights: rights_from_row(row, 28, owner.as_deref())?,
+        rights: rights_from_row(row, 29, owner.as_deref())?,
         owner,
         state,
         reason: StateReason { code: row.get(9)?, sentence: row.get(10)? },
@@ -65,8 +66,8 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
             Some(code) => Some(StateReason { code, sentence: row.get(12)? }),
             None => None,
         },
-        pause: pause_from_row(row, 29)?,
-        is_paused: row.get(30)? && state == JobState::Queued,
+        pause: pause_from_row(row, 30)?,
+        is_paused: row.get(31)? && state == JobState::Queued,
         created_ms: row.get(13)?,
         started_ms: row.get(14)?,
         finished_ms: row.get(15)?,
@@ -75,10 +76,10 @@ pub(super) fn job_from_row(row: &dyn SqlRow) -> TransactionResult<JobRecord> {
         steps_target: row.get(18)?,
         epoch: row.get(19)?,
         attempts: row.get(20)?,
-        server: row.get(31)?,
-        server_id: row.get(32)?,
-        claim: row.get(33)?,
-        orders: orders_from_row(row, 34)?,
+        server: row.get(32)?,
+        server_id: row.get(33)?,
+        claim: row.get(34)?,
+        orders: orders_from_row(row, 35)?,
     })
 }
 
@@ -121,7 +122,7 @@ pub(super) fn rights_text(rights: &AccessRights) -> Option<String> {
     rights.key().map(|_| serde_json::to_string(rights).expect("rights are plain data"))
 }
 
-/// Returns a scheduling request from the columns `queue, priority, preemptible, device, slots_milli, labels`, of which
+/// Returns a scheduling request from the columns `queue, priority, preemptible, device, slots_milli, labels, hosts`, of which
 /// `at` is the first.
 fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult<SchedulingRequest> {
     Ok(SchedulingRequest {
@@ -131,15 +132,16 @@ fn scheduling_request_from_row(row: &dyn SqlRow, at: usize) -> TransactionResult
         device: row.get(at + 3)?,
         slots_milli: row.get(at + 4)?,
         labels: serde_json::from_str(&row.get::<String>(at + 5)?).map_err(|error| column_error(at + 5, error))?,
+        hosts: row.get(at + 6)?,
     })
 }
 
 /// The columns that [`queued_job_from_row`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
-    queue, priority, preemptible, device, slots_milli, labels, storage, orders, attempts";
+    queue, priority, preemptible, device, slots_milli, labels, hosts, storage, orders, attempts";
 
 /// The number of [`WAITING_COLUMNS`].
-pub(super) const WAITING_COLUMN_COUNT: usize = 17;
+pub(super) const WAITING_COLUMN_COUNT: usize = 18;
 
 /// Returns a queued job from a row of [`WAITING_COLUMNS`].
 pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJob> {
@@ -152,16 +154,16 @@ pub(super) fn queued_job_from_row(row: &dyn SqlRow) -> TransactionResult<QueuedJ
         backoff_ms: row.get(5)?,
         reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
         demand: scheduling_request_from_row(row, 8)?,
-        storage: row.get(14)?,
-        room: orders_from_row(row, 15)?.room,
-        attempts: row.get(16)?,
+        storage: row.get(15)?,
+        room: orders_from_row(row, 16)?.room,
+        attempts: row.get(17)?,
     })
 }
 
 /// The columns that [`active_job_from_row`] reads, in its order, from `jobs` joined with `attempts`.
 pub(super) const RUNNING_COLUMNS: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
     attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli, \
-    jobs.labels, jobs.server_id, jobs.orders";
+    jobs.labels, jobs.hosts, jobs.server_id, jobs.orders";
 
 /// Returns an active job from a row of [`RUNNING_COLUMNS`].
 pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJob> {
@@ -174,13 +176,15 @@ pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJ
         started_ms: row.get(5)?,
         state: row.get(6)?,
         demand: scheduling_request_from_row(row, 7)?,
-        server_id: row.get(13)?,
-        orders: orders_from_row(row, 14)?,
+        server_id: row.get(14)?,
+        hosts: Vec::new(),
+        orders: orders_from_row(row, 15)?,
     })
 }
 
 /// Returns the attempts of a job, in order.
 pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<JobAttempt>> {
+    let hosts = attempt_host::names_by_attempt(tx, id)?;
     tx.query_all(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
          first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
@@ -188,13 +192,15 @@ pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<
          FROM attempts WHERE job = ?1 ORDER BY number",
         params![id],
         |row| {
+            let number = row.get(0)?;
             Ok(JobAttempt {
-                number: row.get(0)?,
+                number,
                 state: row.get(1)?,
                 reason: StateReason { code: row.get(2)?, sentence: row.get(3)? },
                 device: row.get(4)?,
                 seconds_estimated: row.get(17)?,
                 pool: row.get(13)?,
+                hosts: hosts.get(&number).cloned().unwrap_or_default(),
                 started_ms: row.get(5)?,
                 ended_ms: row.get(6)?,
                 usage: AttemptUsage {

@@ -5,7 +5,7 @@ use super::leases::{place_all, query, server};
 use super::*;
 use crate::records::{
     HostDrain, HostKind, HostOffer, HostReserve, HostState, JobOrders, JobPlacements, PlacedPreemption, PlacementState,
-    RoomClaim,
+    PoolOffer, RoomClaim,
 };
 
 fn offer() -> HostOffer {
@@ -17,6 +17,8 @@ fn offer() -> HostOffer {
         devices: Some(vec!["cpu".to_owned()]),
         has_gpu: false,
         slots_milli: 1500,
+        pools: [("any".to_owned(), PoolOffer { slots_milli: 1500, device: None })].into(),
+        storage: "s".to_owned(),
         version: "1".to_owned(),
     }
 }

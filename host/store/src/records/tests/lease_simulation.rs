@@ -264,7 +264,11 @@ impl LeaseSimulation<'_> {
         let id = self.servers[at].identity.id.clone();
         let place = |state: &PlacementState| {
             let busy = state.running.iter().filter(|job| job.server_id == id).count();
-            let placed = state.waiting.iter().map(|job| PlacedJob { id: job.id.clone(), pool: "any".to_owned() });
+            let placed = state.waiting.iter().map(|job| PlacedJob {
+                id: job.id.clone(),
+                pool: "any".to_owned(),
+                hosts: Vec::new(),
+            });
             let start = placed.take(free.min(SLOTS.saturating_sub(busy))).collect();
             JobPlacements { start, preempt: Vec::new() }
         };

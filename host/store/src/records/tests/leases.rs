@@ -13,7 +13,7 @@ pub(super) fn server(name: &str) -> ServerIdentity {
 
 /// Starts all waiting jobs.
 pub(in crate::records) fn place_all(state: &PlacementState) -> JobPlacements {
-    let place = |job: &QueuedJob| PlacedJob { id: job.id.clone(), pool: "any".to_owned() };
+    let place = |job: &QueuedJob| PlacedJob { id: job.id.clone(), pool: "any".to_owned(), hosts: Vec::new() };
     JobPlacements { start: state.waiting.iter().map(place).collect(), preempt: Vec::new() }
 }
 
@@ -51,7 +51,7 @@ fn a_claim_names_its_server_and_counts_the_active_jobs_of_all(fixture: &LeaseFix
         let (queue, project) = ("default".to_owned(), "p".to_owned());
         assert_eq!(state.running_elsewhere, [RunningCount { queue, project, owner: None, jobs: 1 }]);
         assert!(state.running.is_empty(), "its own jobs");
-        let gone = PlacedJob { id: first.job.id.clone(), pool: "any".to_owned() };
+        let gone = PlacedJob { id: first.job.id.clone(), pool: "any".to_owned(), hosts: Vec::new() };
         JobPlacements { start: [vec![gone], place_all(state).start].concat(), preempt: Vec::new() }
     };
     let rest = records.claim_placed(&query(&b, 11), &others).unwrap();
