@@ -208,7 +208,7 @@ mod tests {
         }
         let script = engine().script(&request);
         assert!(script.starts_with("#!/bin/sh\nexec srun --wait=120 sh -c 'exec "), "{script}");
-        assert!(script.contains("/saggar-digits-7-2'\\''/$SLURM_PROCID --label"), "{script}");
+        assert!(script.contains("--homes '\\''/tmp/workers'\\''/\"$SLURMD_NODENAME\" --label"), "{script}");
     }
 
     #[test]
