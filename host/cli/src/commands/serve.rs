@@ -31,7 +31,7 @@ use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, TlsCertificates,
+    AccessControl, AppParts, AppState, DeviceInventory, MachineDevice, PredictionRecorder, TlsCertificates,
     decode_sample,
 };
 use saggar_serving::limits::BLOCKING_THREADS_MAX;
@@ -39,6 +39,7 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
+use saggar_store::records::JobRecords;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
 use saggar_store::{
@@ -177,6 +178,7 @@ impl ServerParts {
         let lifecycle = Arc::new(lifecycle.with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
+        let (jobs_records, host_name) = (jobs.records(), jobs.host_name().to_owned());
         let devices_found = job_host::report_devices(args.database.is_set(), &jobs);
         let parts = AppParts {
             models: router,
@@ -198,9 +200,9 @@ impl ServerParts {
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics, &devices_found),
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
-            access: access_control(args, home, keys, &clock, &metrics),
+            access: access_control(args, home, keys, &jobs_records, &clock, &metrics),
             secrets,
-            audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
+            audit: shared_records::open_audit_log(home, &jobs_records, &host_name, &clock)?,
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
             external_runs: ExternalRunStore::new(home.external_runs()),
@@ -228,7 +230,7 @@ impl ServerParts {
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
         let pipelines = self.parts.pipelines.clone();
-        let observer = self.parts.observer.clone();
+        let (observer, audit) = (self.parts.observer.clone(), self.parts.audit.clone());
         telemetry::reopen_on_hangup(&observer);
         shared_models::keep_synchronized(&self.registry, &self.parts.secrets, &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
@@ -286,6 +288,7 @@ impl ServerParts {
         sweeping.await.flatten().map_err(unexpected_error)?;
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);
+        shared_records::flush_audit_log(audit).await;
         ran
     }
 }
@@ -341,10 +344,12 @@ fn access_control(
     args: &ServeArgs,
     home: &StateDir,
     keys: KeyFile,
+    records: &Arc<dyn JobRecords>,
     clock: &Arc<dyn Clock>,
     metrics: &Arc<MetricsRegistry>,
 ) -> Arc<AccessControl> {
     let access = AccessControl::new(keys, home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
+    let access = if records.is_shared() { access.with_shared_usage(Arc::clone(records)) } else { access };
     Arc::new(access.with_hosts(args.allow_host.clone()))
 }
 

@@ -42,7 +42,11 @@ pub(super) fn spawn_prediction(
                 CogPredictionOutcome::Failed(ApiError::Internal { cause }.body().error)
             }
         };
-        prediction.finish(end, app.now_ms());
+        let (end, completed_ms) = match &app.predictions().shared {
+            Some(shared) => shared.settle(&prediction, end, app.now_ms()).await,
+            None => (end, app.now_ms()),
+        };
+        prediction.finish(end, completed_ms);
         app.predictions().store.mark_finished(&prediction, Instant::now());
         if let Some(webhook) = webhook {
             webhook.send_completed(|| prediction.to_json());

@@ -16,15 +16,20 @@ use super::{
 use crate::error::RecordError;
 
 mod annotation;
+mod audit;
 mod document;
 pub(super) mod event;
 mod host;
 mod job;
+mod key_usage;
 mod lease;
 mod log;
 mod membership;
 mod pause;
 mod pipeline;
+mod point_batch;
+mod prediction;
+mod publication;
 mod queue;
 mod removal;
 mod row;

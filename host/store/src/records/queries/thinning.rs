@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::event;
+use super::point_batch::store_counts;
 use crate::limits::POINTS_MAX;
 use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{JobLease, MetricPoint};
@@ -11,14 +14,14 @@ use crate::records::{JobLease, MetricPoint};
 const THINNED_EVENT_KIND: &str = "SERIES_THINNED";
 
 /// The recording state of one series.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SeriesCounts {
     /// Number of points recorded, including points that have been replaced since.
-    points: u64,
+    pub(super) points: u64,
     /// Number of points reported.
-    reported: u64,
+    pub(super) reported: u64,
     /// Every `stride`-th reported point is recorded.
-    stride: u64,
+    pub(super) stride: u64,
 }
 
 /// The series of a job by name.
@@ -67,13 +70,7 @@ pub(super) fn store(
         let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
         event::record(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
     }
-    let update = "UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2";
-    for (name, series) in &all {
-        if thinned || touched.iter().any(|point| point.name == *name) {
-            tx.execute(update, params![lease.job, name, series.points, series.reported, series.stride])?;
-        }
-    }
-    Ok(())
+    store_counts(tx, &lease.job, &all, |name| thinned || touched.iter().any(|point| point.name == name))
 }
 
 /// Removes every second point of series that have more than half of their share. Returns whether there were too many.
