@@ -27,6 +27,7 @@ mod rights;
 mod step;
 mod supervisor_link;
 mod usage_reporter;
+mod write_permission;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use saggar_plugin::{
     CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
     TrainLimits, TrainOutcome, run_step, train,
 };
+use saggar_store::models::PublicationFence;
 use saggar_store::{
     CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir, StoreError,
 };
@@ -68,6 +70,7 @@ use ranks::leader::LeaderContext;
 pub use rights::JobRights;
 use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
+use write_permission::PermissionClient;
 
 /// Runs the attempt that the supervisor sends. The supervisor is found by the credentials in the environment
 /// ([`crate::credentials`]). Returns the exit code of the process.
@@ -296,6 +299,13 @@ impl WorkerAttempt<'_> {
         Ok(outcome?)
     }
 
+    /// Returns the registry of models, which asks the server before it makes a version visible.
+    fn registry_to_publish(&self, home: &StateDir) -> ModelRegistry {
+        let client = PermissionClient::of_attempt(self.start.renews_lease, self.channel, &self.control);
+        let fence = client.map(|client| Arc::new(client) as Arc<dyn PublicationFence>);
+        ModelRegistry::of_home_fenced(home, &self.locations.models, fence)
+    }
+
     /// Returns the context of a loaded attempt, and makes the device use the kernel tuning of the job `tuned`.
     fn worker_context(&self, loaded: &LoadedAttempt, tuned: &str) -> WorkerJobContext {
         let checkpoints = CheckpointStore::new(loaded.objects.clone()).with_parts_by_epoch(self.start.renews_lease);
@@ -308,7 +318,7 @@ impl WorkerAttempt<'_> {
             runtime: self.runtime.clone(),
             checkpoints,
             room: StorageGuard::new(self.locations.storage_quota, loaded.home.clone(), self.locations.models.clone()),
-            models: ModelRegistry::of_home(&loaded.home, &self.locations.models),
+            models: self.registry_to_publish(&loaded.home),
             rights: loaded.rights.clone(),
             home: loaded.home.clone(),
             plugin_wasm: loaded.wasm.clone(),

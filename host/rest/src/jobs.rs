@@ -61,6 +61,8 @@ pub struct JobDocument {
     pub position: Option<u64>,
     /// The pool whose slots it holds.
     pub pool: Option<String>,
+    /// The server or worker that runs its newest attempt, or ran it; null without other servers.
+    pub server: Option<String>,
     /// The number of its attempts.
     pub attempt: u32,
     /// The maximum number of attempts.
@@ -279,6 +281,8 @@ pub struct AttemptDocument {
     pub device: String,
     /// Its pool.
     pub pool: String,
+    /// The server or worker that ran it; empty without other servers.
+    pub server: String,
     /// When it started, in Unix milliseconds.
     pub started_ms: u64,
     /// When it ended.

@@ -45,7 +45,7 @@ export function attemptsTable(attempts) {
     cell('State', mark(attempt.state)),
     h('td', { 'data-label': 'Why', class: attempt.reason || attempt.message ? 'why' : 'why none' }, why(attempt)),
     cell('Steps', span(attempt)),
-    cell('Device', attempt.device || '–'),
+    cell('Device', [attempt.device || '–', attempt.server && `on ${attempt.server}`].filter(Boolean).join(' ')),
     cell('Started', since(attempt.started_ms)),
     cell('Took', isActive(attempt.state) && !attempt.wall_seconds ? 'just begun' : seconds(attempt.wall_seconds)),
     cell('GPU time', worked(attempt.gpu_seconds, attempt.gpu_seconds_estimated)),

@@ -63,6 +63,7 @@ export function facts(job, phases) {
     ['Rate', rate(job.steps_per_second)],
     ['Attempt', `${job.attempt} of ${job.attempts_max}`],
     ['Device', job.device ?? '–'],
+    ['Server', job.server],
     ['Ran', seconds(job.wall_seconds)],
     ['GPU time', worked(job.gpu_seconds, job.gpu_seconds_estimated)],
     ['Time', job.wall_seconds > 0 && split(job.time)],

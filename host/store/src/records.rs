@@ -43,6 +43,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use crate::versions::publication_fence::PendingPublication;
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use audit::{AUDIT_ROWS_MAX, AuditFilter, AuditRecords, NewAuditRow, RecordedAuditRow};
 pub use document::{DocumentRecords, RecordedDocument};
@@ -69,7 +70,7 @@ pub use pipeline::{
     PipelineStepRecord, PipelineStepState, StepAttemptKey, StepChange,
 };
 pub use prediction::{NewPrediction, PredictionKey, PredictionRecords, RecordedPrediction};
-pub use publication::{PendingPublication, PublicationRecords};
+pub use publication::PublicationRecords;
 pub use reaper_gate::{LEASE_RENEWAL_INTERVAL, ReaperGate};
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};

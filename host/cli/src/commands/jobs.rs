@@ -107,6 +107,12 @@ fn print_jobs(jobs: &[JobDocument], sparks: &[String], output: CliOutput) {
             headers.push("SERIES");
             rows.iter_mut().zip(sparks).for_each(|(row, spark)| row.push(spark.clone()));
         }
+        // Servers without others have no names.
+        if jobs.iter().any(|job| job.server.is_some()) {
+            headers.push("SERVER");
+            let server = |job: &JobDocument| job.server.clone().unwrap_or_else(|| "-".to_owned());
+            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(server(job)));
+        }
         // Most listings have no tags.
         if jobs.iter().any(|job| !job.tags.is_empty()) {
             headers.push("TAGS");
@@ -175,6 +181,7 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         ("parameters", Value::Object(spec.parameters).to_string()),
         ("data", mounts.join(" ")),
         ("device", job.device.clone().unwrap_or_default()),
+        ("server", job.server.clone().unwrap_or_default()),
         ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
@@ -203,9 +210,8 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         output.print_line(&format!("  phase {:<18}{}", phase.name, output.format_state(&phase.state)));
     }
     let attempts = job.attempts.unwrap_or_default();
-    let rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
     output.print_line("");
-    output.print_table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
+    print_attempts(&attempts, output);
     Ok(())
 }
 
@@ -276,6 +282,16 @@ fn print_field(job: &JobDocument, field: &str, output: CliOutput) -> Result<(), 
         other => output.print_json_line(other),
     }
     Ok(())
+}
+
+fn print_attempts(attempts: &[AttemptDocument], output: CliOutput) {
+    let mut rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
+    let mut headers = vec!["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"];
+    if attempts.iter().any(|attempt| !attempt.server.is_empty()) {
+        headers.insert(4, "SERVER");
+        rows.iter_mut().zip(attempts).for_each(|(row, attempt)| row.insert(4, attempt.server.clone()));
+    }
+    output.print_table(&headers, &rows);
 }
 
 fn attempt_row(attempt: &AttemptDocument, output: CliOutput) -> Vec<String> {

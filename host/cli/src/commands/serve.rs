@@ -42,9 +42,7 @@ use saggar_serving::{
 use saggar_store::records::JobRecords;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{
-    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError, UploadStore,
-};
+use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -191,7 +189,7 @@ impl ServerParts {
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
             objects: objects.clone(),
-            uploads: UploadStore::new(home.uploads(), datasets.clone()),
+            uploads: shared_records::open_uploads(home, &jobs_records, datasets.clone()),
             datasets,
             importer,
             trusted_keys: trusted_keys(args)?,
@@ -232,7 +230,7 @@ impl ServerParts {
         let pipelines = self.parts.pipelines.clone();
         let (observer, audit) = (self.parts.observer.clone(), self.parts.audit.clone());
         telemetry::reopen_on_hangup(&observer);
-        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, &down);
+        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, jobs.records(), &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());

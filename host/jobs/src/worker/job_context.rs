@@ -24,6 +24,7 @@ use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
 use super::rights::JobRights;
+use super::write_permission::PermissionClient;
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{NonFinite, Precision, model_provenance};
 use crate::storage_guard::StorageGuard;
@@ -103,6 +104,13 @@ impl WorkerJobContext {
             Ok(()) => Ok(()),
             Err(error @ CheckpointError::Fenced { .. }) => end_fenced(&error),
             Err(error) => Err(PluginError::job(error.to_string())),
+        }
+    }
+
+    /// Ends the process if another server owns the job.
+    fn end_if_refused(&self) {
+        if self.parts.control.permissions.is_refused() {
+            end_fenced(&"another server owns the job now");
         }
     }
 
@@ -297,7 +305,11 @@ impl JobContext for WorkerJobContext {
             ),
         };
         self.check_ownership()?;
-        let published = self.parts.models.publish(&publication).map_err(|error| {
+        self.parts.control.permissions.set_publishing(true);
+        let published = self.parts.models.publish(&publication);
+        self.parts.control.permissions.set_publishing(false);
+        self.end_if_refused();
+        let published = published.map_err(|error| {
             self.parts.rights.release_model(model);
             storage_error(&error, error.to_string())
         })?;
@@ -313,6 +325,11 @@ impl JobContext for WorkerJobContext {
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
         self.check_ownership()?;
+        let AttemptConfig { renews_lease, .. } = self.parts.start;
+        let client = PermissionClient::of_attempt(renews_lease, &self.parts.channel, &self.parts.control);
+        if client.is_some_and(|client| !client.request(None)) {
+            self.end_if_refused();
+        }
         let room = self.parts.room.reserve(data.len() as u64);
         let written = room.and_then(|()| self.parts.home.job_files().write_output(&self.parts.start.job, path, data));
         written.map_err(|error| storage_error(&error, format!("output `{path}`: {error}")))?;

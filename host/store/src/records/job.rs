@@ -257,6 +257,8 @@ pub struct JobAttempt {
     pub seconds_estimated: bool,
     /// The pool whose slots it occupied.
     pub pool: String,
+    /// The name of the server or worker that claimed it. Empty if the records have one server only.
+    pub server: String,
     /// The time it was claimed.
     pub started_ms: UnixMillis,
     /// The time it ended.

@@ -9,17 +9,7 @@ use std::fmt::Debug;
 
 use super::JobLease;
 use crate::error::RecordError;
-
-/// A publication that was registered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingPublication {
-    /// The identifier, which no other publication has.
-    pub id: String,
-    /// The model.
-    pub model: String,
-    /// The number of the version.
-    pub version: u64,
-}
+use crate::versions::publication_fence::PendingPublication;
 
 /// The records of publications. Each method is one transaction.
 pub trait PublicationRecords: Debug + Send + Sync {

@@ -9,7 +9,7 @@ use saggar_serve::AuditLog;
 use saggar_serve::limits::AUDIT_FLUSH_TIME_MAX;
 use saggar_store::records::{self, AuditRecords, DocumentRecords, JobRecords, ServerIdentity};
 use saggar_store::server_identity::{is_server_name, server_identity};
-use saggar_store::{KeyFile, ObjectStorage, SealingKey, SecretStore, StateDir};
+use saggar_store::{DatasetStore, KeyFile, ObjectStorage, SealingKey, SecretStore, StateDir, UploadStore};
 
 use super::unexpected_error;
 use crate::args::{DatabaseArgs, DatabaseUrl};
@@ -102,6 +102,15 @@ pub(super) fn open_audit_log(
         return Ok(audit);
     }
     audit.share(Arc::clone(records) as Arc<dyn AuditRecords>, server).map_err(unexpected_error)
+}
+
+/// Opens the uploads of datasets, whose chunks servers with one database and one bucket have in common.
+pub(super) fn open_uploads(home: &StateDir, records: &Arc<dyn JobRecords>, datasets: DatasetStore) -> UploadStore {
+    let uploads = UploadStore::new(home.uploads(), datasets);
+    match home.bucket().filter(|_| records.is_shared()) {
+        Some(bucket) => uploads.with_bucket(bucket.clone()),
+        None => uploads,
+    }
 }
 
 /// Waits until the database has the lines of the audit log, for a few seconds at most.

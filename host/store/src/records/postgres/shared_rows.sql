@@ -42,3 +42,5 @@ CREATE TABLE publications (
     job TEXT COLLATE "C" NOT NULL,
     epoch BIGINT NOT NULL
 );
+-- The name of the server or worker that claimed an attempt; empty without other servers.
+ALTER TABLE attempts ADD COLUMN server TEXT COLLATE "C" NOT NULL DEFAULT '';

@@ -52,7 +52,7 @@ struct CountsRow<'a> {
 /// Begins the rows of [`PointRow`]s in the parameter `?3`.
 macro_rules! point_rows {
     () => {
-        "json_to_recordset(CAST(?3 AS json)) AS given (name TEXT, step BIGINT, value DOUBLE PRECISION, at_ms BIGINT)"
+        "json_to_recordset(CAST(CAST(?3 AS TEXT) AS json)) AS given (name TEXT, step BIGINT, value DOUBLE PRECISION, at_ms BIGINT)"
     };
 }
 
@@ -162,7 +162,7 @@ pub(super) fn store_counts(
         SqlDialect::Postgres => {
             let rows: Vec<CountsRow<'_>> = written.map(|(name, counts)| CountsRow { name, counts }).collect();
             let update = "UPDATE latest SET points = given.points, reported = given.reported, stride = given.stride \
-                 FROM json_to_recordset(CAST(?2 AS json)) \
+                 FROM json_to_recordset(CAST(CAST(?2 AS TEXT) AS json)) \
                  AS given (name TEXT, points BIGINT, reported BIGINT, stride BIGINT) \
                  WHERE latest.job = ?1 AND latest.name = given.name";
             let text = serde_json::to_string(&rows).expect("rows are plain data");

@@ -42,3 +42,5 @@ CREATE TABLE publications (
     job TEXT NOT NULL,
     epoch INTEGER NOT NULL
 );
+-- The name of the server or worker that claimed an attempt; empty without other servers.
+ALTER TABLE attempts ADD COLUMN server TEXT NOT NULL DEFAULT '';
