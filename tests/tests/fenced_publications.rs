@@ -87,8 +87,8 @@ fn a_publication_of_a_stopped_worker_whose_job_was_taken_over_is_refused_and_lea
         listed.contains("SERVER") && listed.lines().any(|line| line.contains(&job) && line.contains(" b ")),
         "{listed}"
     );
-    let shown = a.saggar_ok(&["status", &job]);
-    assert!(shown.lines().any(|line| line.split_whitespace().eq(["server", "b"])), "{shown}");
+    let status = a.saggar_ok(&["status", &job]);
+    assert!(status.lines().any(|line| line.split_whitespace().eq(["server", "b"])), "{status}");
 }
 
 /// A worker is killed after its publication was registered, and before the version is visible.

@@ -114,9 +114,9 @@ fn a_prediction_that_two_servers_are_asked_for_at_once_is_computed_once_and_canc
     for round in 0..4 {
         let path = format!("/predictions/twice-{round}");
         let (first, second) = std::thread::scope(|scope| {
-            let path = &path;
-            let put = |server: &ServerProcess| send(server, "PUT", path, &[ASYNC, PATIENT], &input(-1.0));
-            let (first, second) = (scope.spawn(|| put(&a)), scope.spawn(|| put(&b)));
+            let (a, b, path) = (&a, &b, path.as_str());
+            let put = move |server: &ServerProcess| send(server, "PUT", path, &[ASYNC, PATIENT], &input(-1.0));
+            let (first, second) = (scope.spawn(move || put(a)), scope.spawn(move || put(b)));
             (first.join().unwrap(), second.join().unwrap())
         });
         assert_eq!((first.0, second.0), (202, 202), "{first:?} {second:?}");

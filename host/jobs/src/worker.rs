@@ -19,6 +19,7 @@ mod notebook;
 mod notebook_data;
 mod notebook_outputs;
 mod pause_control;
+mod permission_client;
 mod prediction;
 mod ranks;
 mod recording;
@@ -64,13 +65,13 @@ use lost_worker::{data_failure, restore_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
+use permission_client::PermissionClient;
 use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
 pub use rights::JobRights;
 use step::{StepAttempt, StepOutputWriter};
 use usage_reporter::UsageReporter;
-use write_permission::PermissionClient;
 
 /// Runs the attempt that the supervisor sends. The supervisor is found by the credentials in the environment
 /// ([`crate::credentials`]). Returns the exit code of the process.

@@ -14,6 +14,7 @@ mod execution;
 mod operations;
 mod owner;
 mod prediction;
+mod prediction_status;
 pub(crate) mod predictions;
 pub(crate) mod protocol;
 mod request;
@@ -53,7 +54,6 @@ use prediction::{CogPrediction, CogPredictionDocument};
 use predictions::CogPredictions;
 use request::{CogPredictionRequest, WaitPreference};
 use response::{CreatePredictionResponse, PredictionResponse};
-use shared_predictions::find_anywhere;
 
 /// `POST /predictions`.
 async fn create(State(app): State<AppState>, request: Request) -> Result<CreatePredictionResponse, ApiError> {
@@ -119,6 +119,22 @@ async fn cancel_anywhere(app: &AppState, owner: &PredictionOwner, id: &str) -> R
 async fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, ApiError> {
     let found = find_anywhere(app, owner, id).await?;
     Ok(found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })?)
+}
+
+/// Returns the prediction of this owner and identifier, wherever it is computed, or `None`.
+///
+/// # Errors
+/// Returns an error if the records of other servers' predictions cannot be read.
+async fn find_anywhere(
+    app: &AppState,
+    owner: &PredictionOwner,
+    id: &str,
+) -> Result<Option<Arc<CogPrediction>>, ApiError> {
+    let found = app.predictions().store.get(owner, id, Instant::now());
+    match &app.predictions().shared {
+        Some(shared) if found.is_none() => shared.find(owner, id).await,
+        _ => Ok(found),
+    }
 }
 
 /// Returns a prediction that exists, if the request is the one that it answers.

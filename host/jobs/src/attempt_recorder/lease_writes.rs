@@ -25,7 +25,7 @@ impl AttemptRecorder {
         self.shared.leases.record_heartbeat(&self.lease.job, heartbeat);
     }
 
-    /// Returns if the attempt may publish this version, or write an output if there is none. Renews its lease.
+    /// Returns if the attempt may publish this version, or write an output without a version. Renews its lease.
     ///
     /// # Errors
     /// `Records` with `Fenced` if another server owns the job.

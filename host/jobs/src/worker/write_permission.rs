@@ -4,17 +4,9 @@
 //! another owner has replaced gets none, however long it was stopped before it asked. Without other servers nobody else can
 //! own the job, and no permission is needed.
 
-use std::io;
-use std::sync::Arc;
-
 use parking_lot::{Condvar, Mutex};
-use saggar_store::StoreError;
-use saggar_store::models::PublicationFence;
-use saggar_store::records::PendingPublication;
 
-use super::channel::{EventChannel, WorkerControl};
 use crate::limits::LEASE_POLL_INTERVAL;
-use crate::protocol::WorkerEvent;
 
 /// The permissions that the worker has asked for and was granted.
 #[derive(Debug, Default)]
@@ -61,14 +53,14 @@ impl WritePermissions {
         self.state.lock().is_publishing = is_publishing;
     }
 
-    fn next_request(&self) -> u64 {
+    pub(super) fn next_request(&self) -> u64 {
         let mut state = self.state.lock();
         state.newest += 1;
         state.newest
     }
 
     /// Waits for the answer to a request. The process ends elsewhere if none comes for too long.
-    fn wait_for_grant(&self, request: u64) -> bool {
+    pub(super) fn wait_for_grant(&self, request: u64) -> bool {
         let mut state = self.state.lock();
         while state.granted < request && !state.is_refused {
             self.changed.wait_for(&mut state, LEASE_POLL_INTERVAL);
@@ -77,43 +69,10 @@ impl WritePermissions {
     }
 }
 
-/// Asks the server for permissions.
-#[derive(Clone, Debug)]
-pub(super) struct PermissionClient {
-    channel: EventChannel,
-    control: Arc<WorkerControl>,
-}
-
-impl PermissionClient {
-    /// Returns the client of an attempt, or `None` if nobody else can own its job.
-    pub(super) fn of_attempt(
-        renews_lease: bool,
-        channel: &EventChannel,
-        control: &Arc<WorkerControl>,
-    ) -> Option<PermissionClient> {
-        renews_lease.then(|| PermissionClient { channel: channel.clone(), control: Arc::clone(control) })
-    }
-
-    /// Asks for a permission, to publish or to write an output. Returns whether it was granted.
-    pub(super) fn request(&self, publication: Option<PendingPublication>) -> bool {
-        let request = self.control.permissions.next_request();
-        self.channel.send(&WorkerEvent::PermissionRequested { request, publication });
-        self.control.permissions.wait_for_grant(request)
-    }
-}
-
-impl PublicationFence for PermissionClient {
-    fn register(&self, publication: &PendingPublication) -> Result<(), StoreError> {
-        if self.request(Some(publication.clone())) {
-            return Ok(());
-        }
-        let reason = "another server owns the job, so the version is not published";
-        Err(StoreError::io(&publication.model)(io::Error::new(io::ErrorKind::PermissionDenied, reason)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]

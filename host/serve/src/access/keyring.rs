@@ -222,19 +222,19 @@ impl Keyring {
         shared.servers.store(servers.max(1), Ordering::Relaxed);
         let (known, now_ms) = (self.snapshot(), self.clock.now_ms());
         let limited = |holder: &Arc<ActiveKey>| holder.record.quota.map(|quota| (Arc::clone(holder), quota));
-        let taken: Vec<_> = known
+        let unshared_usage: Vec<_> = known
             .holders
             .values()
             .filter_map(limited)
             .map(|(holder, quota)| (holder.limiter.take_unshared(quota, now_ms), holder))
             .collect();
-        let added = taken.iter().map(|(KeyUsage { since_ms, requests }, holder)| KeyRequests {
+        let added = unshared_usage.iter().map(|(KeyUsage { since_ms, requests }, holder)| KeyRequests {
             key_id: holder.record.id.clone(),
             since_ms: *since_ms,
             requests: *requests,
         });
         let sums = shared.records.add_key_requests(&added.collect::<Vec<_>>()).inspect_err(|_| {
-            taken.iter().for_each(|(usage, holder)| holder.limiter.return_unshared(*usage));
+            unshared_usage.iter().for_each(|(usage, holder)| holder.limiter.return_unshared(*usage));
         })?;
         for KeyRequests { key_id, since_ms, requests } in sums {
             if let Some(holder) = known.holders.get(&key_id) {

@@ -88,10 +88,10 @@ impl KeyRateLimiter {
     }
 
     /// Takes back what could not be shared.
-    pub(super) fn return_unshared(&self, taken: KeyUsage) {
+    pub(super) fn return_unshared(&self, unshared_usage: KeyUsage) {
         let mut used = self.used.lock();
-        if used.known.since_ms == taken.since_ms {
-            used.unshared += taken.requests;
+        if used.known.since_ms == unshared_usage.since_ms {
+            used.unshared += unshared_usage.requests;
         }
     }
 
@@ -176,9 +176,9 @@ mod tests {
         let since_ms = timestamp_ms("2026-02-27T00:00:00Z");
         let usage = |requests| KeyUsage { since_ms, requests };
         assert_eq!(spent.count_against_quota(daily, now_ms), Ok(()));
-        let taken = spent.take_unshared(daily, now_ms);
-        assert_eq!(taken, usage(1));
-        spent.return_unshared(taken);
+        let unshared_usage = spent.take_unshared(daily, now_ms);
+        assert_eq!(unshared_usage, usage(1));
+        spent.return_unshared(unshared_usage);
         assert_eq!(spent.count_against_quota(daily, now_ms), Ok(()));
         assert_eq!(spent.take_unshared(daily, now_ms), usage(2));
         // A request arrives before the answer.

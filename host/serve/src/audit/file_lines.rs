@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{numbered_path, rfc3339};
 use crate::limits::{AUDIT_BYTES_MAX, AUDIT_FILES_MAX};
 
-/// Lines of one millisecond that have numbers of their own.
+/// Lines of one millisecond that have separate numbers.
 const LINES_PER_MS: u64 = 4096;
 
 /// Returns lines of the files, newest first. Their numbers follow from their times, so they stay when a file is renamed.

@@ -94,7 +94,7 @@ fn write_lines(orders: &Receiver<AuditOrder>, records: &dyn AuditRecords) {
         is_failing = !record_batch(&mut batch, records, is_failing);
         if !is_failing {
             for done in flushes.drain(..) {
-                // Whoever waited may have given up.
+                // The thread that waited may have given up.
                 let _: Result<(), _> = SyncSender::try_send(&done, ());
             }
         }

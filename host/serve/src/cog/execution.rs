@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use saggar_serving::{PredictionCall, PredictionInputs};
 
-use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::prediction::CogPrediction;
+use super::prediction_status::CogPredictionOutcome;
 use super::predictions::CogPredictions;
 use super::shared_json::SharedJson;
 use super::webhook::PredictionWebhook;

@@ -10,54 +10,18 @@ use parking_lot::{Mutex, MutexGuard};
 use saggar_jobs::logs::timestamp;
 use saggar_rest::predictions::{PredictionDocument, PredictionMetrics};
 use saggar_store::digest::Digest;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::owner::PredictionOwner;
+use super::prediction_status::{CogPredictionOutcome, CogPredictionStatus};
 use super::shared_json::SharedJson;
 use super::snapshot::PredictionSnapshot;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
 
 /// A prediction as clients see it. Its input and outputs are stored as text.
 pub(super) type CogPredictionDocument = PredictionDocument<SharedJson>;
-
-/// The status of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum CogPredictionStatus {
-    Starting,
-    Processing,
-    Succeeded,
-    Failed,
-    Canceled,
-}
-
-impl CogPredictionStatus {
-    fn name(self) -> &'static str {
-        match self {
-            CogPredictionStatus::Starting => "starting",
-            CogPredictionStatus::Processing => "processing",
-            CogPredictionStatus::Succeeded => "succeeded",
-            CogPredictionStatus::Failed => "failed",
-            CogPredictionStatus::Canceled => "canceled",
-        }
-    }
-
-    pub(super) fn is_terminal(self) -> bool {
-        matches!(self, CogPredictionStatus::Succeeded | CogPredictionStatus::Failed | CogPredictionStatus::Canceled)
-    }
-}
-
-/// The outcome of a prediction.
-#[derive(Debug)]
-pub(super) enum CogPredictionOutcome {
-    /// The outputs, and the compute time.
-    Succeeded(SharedJson, Duration),
-    /// The error message.
-    Failed(String),
-    Canceled,
-}
 
 /// An event that is sent to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]

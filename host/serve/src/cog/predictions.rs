@@ -6,7 +6,8 @@ use saggar_fetch::UrlPrefix;
 use saggar_jobs::JobService;
 use saggar_store::ObjectStorage;
 
-use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::prediction::CogPrediction;
+use super::prediction_status::CogPredictionOutcome;
 use super::shared_predictions::SharedPredictions;
 use super::store::CogPredictionStore;
 use super::webhook::WebhookClient;

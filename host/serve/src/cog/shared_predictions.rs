@@ -1,8 +1,8 @@
 //! Predictions that clients can query on every server of shared records.
 //!
 //! The server that computes a prediction has it in memory as without other servers, and a row of the records has what the
-//! others need. The row decides: a prediction begins if its row could be created, and ends as its row says, which is ended once
-//! by whoever is first. A server renews the rows of the predictions that it computes, and so learns which ones were ended
+//! others need. The row decides: a prediction begins if its row could be created, and ends as its row says, which is ended once:
+//! by the server that computes it, or before that by another one. A server renews the rows of the predictions that it computes, and so learns which ones were ended
 //! elsewhere. Chunks of outputs are events only on the server that computes them.
 
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use tokio::time::sleep;
 
 use super::error::PredictionError;
 use super::owner::PredictionOwner;
-use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::prediction::CogPrediction;
+use super::prediction_status::CogPredictionOutcome;
 use super::snapshot::PredictionSnapshot;
-use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{
     PREDICTION_POLL_INTERVAL, PREDICTION_RECORDING_TIME_MAX, PREDICTION_RENEWAL_INTERVAL, PREDICTION_ROW_BYTES_MAX,
@@ -272,8 +272,8 @@ impl SharedPredictions {
         Ok(self.read(&owner.record_key(id)).await?.and_then(|found| found.snapshot.end()))
     }
 
-    /// Renews the rows of the predictions that this process computes, and ends those that were ended elsewhere, until there
-    /// are none. Now and then it removes old rows of all servers.
+    /// Renews the rows of the predictions that this process computes, and ends those that were ended elsewhere, until no
+    /// prediction is left. Now and then it removes old rows of all servers.
     async fn keep_renewed(self: Arc<Self>) {
         for at in 0_u32.. {
             sleep(PREDICTION_RENEWAL_INTERVAL).await;
@@ -322,21 +322,5 @@ impl SharedPredictions {
                 tracing::warn!(object, %error, "the result of an old prediction is not removed");
             }
         }
-    }
-}
-
-/// Returns the prediction of this owner and identifier, wherever it is computed, or `None`.
-///
-/// # Errors
-/// Returns an error if the records of other servers' predictions cannot be read.
-pub(super) async fn find_anywhere(
-    app: &AppState,
-    owner: &PredictionOwner,
-    id: &str,
-) -> Result<Option<Arc<CogPrediction>>, ApiError> {
-    let found = app.predictions().store.get(owner, id, Instant::now());
-    match &app.predictions().shared {
-        Some(shared) if found.is_none() => shared.find(owner, id).await,
-        _ => Ok(found),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::prediction::{CogPredictionOutcome, CogPredictionStatus};
+use super::prediction_status::{CogPredictionOutcome, CogPredictionStatus};
 use super::shared_json::SharedJson;
 
 /// What clients see of a prediction, with times as numbers. The owner and the identifier are known to those who read it.

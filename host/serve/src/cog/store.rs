@@ -120,7 +120,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::super::prediction::CogPredictionOutcome;
+    use super::super::prediction_status::CogPredictionOutcome;
     use super::super::shared_json::SharedJson;
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Predictions that clients can query on any server of shared records.
 //!
 //! The process that computes a prediction creates its row, renews it, and ends it once. A row that was not renewed for
-//! [`PREDICTION_LOST_MS`] belongs to a process that is gone. Whoever ends a row first decides how the prediction ended: the
-//! process with a result, another server with a cancellation, or a reader that finds that the process is gone.
+//! [`PREDICTION_LOST_MS`] belongs to a process that is gone. The first that ends a row decides how the prediction ended:
+//! the process with a result, another server with a cancellation, or a reader that finds that the process is gone.
 
 use std::fmt::Debug;
 

@@ -35,6 +35,7 @@ mod removal;
 mod row;
 mod schedule;
 mod series;
+mod series_counts;
 mod sweep;
 mod thinning;
 mod usage_totals;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::thinning::{SeriesCounts, SeriesCountsByName};
+use super::series_counts::{SeriesCounts, SeriesCountsByName};
 use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{JobLease, MetricPoint};
 
@@ -20,11 +20,11 @@ pub(super) struct PointBatch<'a> {
 #[derive(Debug)]
 struct BatchPoint<'a> {
     point: &'a MetricPoint,
-    /// Whether the point is recorded if there is none at its step.
+    /// Whether the point is recorded if its step has no point.
     is_recorded: bool,
 }
 
-/// A point as a row of a parameter. The value is text, because JSON has no infinite numbers; it is null for NaN.
+/// A point as a row of a parameter. The value is text, because JSON has no infinite numbers, and null for NaN.
 #[derive(Debug, Serialize)]
 struct PointRow<'a> {
     name: &'a str,
@@ -134,7 +134,7 @@ pub(super) fn upsert_latest(tx: &dyn SqlSession, lease: &JobLease, points: &[&Me
     }
 }
 
-/// Runs a statement with the job, the attempt, and rows in the parameter `?3`, unless there are none.
+/// Runs a statement with the job, the attempt, and rows in the parameter `?3`, unless the list is empty.
 fn execute_rows(tx: &dyn SqlSession, lease: &JobLease, sql: &str, rows: &[PointRow<'_>]) -> TransactionResult<()> {
     if rows.is_empty() {
         return Ok(());
