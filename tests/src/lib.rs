@@ -2,6 +2,7 @@
 //! reference plugins, and HTTP requests.
 
 pub mod api_description;
+mod bucket_cluster;
 mod cgroup;
 mod collector;
 pub mod component;
@@ -31,6 +32,7 @@ mod terminal;
 pub mod webnn;
 pub mod workers;
 
+pub use bucket_cluster::BucketCluster;
 pub use cgroup::MemoryGroup;
 pub use collector::{CollectedRequest, TraceCollector};
 pub use declared_inputs::check_declared_input_of_mlp;

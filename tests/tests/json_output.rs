@@ -280,6 +280,8 @@ fn machine(session: &mut JsonSession<'_>) {
         "deploy kubernetes --image saggar:1 --objects s3://models/saggar",
         "deploy helm chart --image saggar:1 --objects s3://models/saggar",
     ]);
+    let removed = session.json("audit --action model.remove");
+    assert_eq!(removed[0]["subject"], "digits", "{removed}");
     let echo = guest("echo");
     session.json(&format!("models push echo {}", echo.display()));
     let bench = format!("bench train {} --devices cpu --steps 5 --home bench -- steps=50", guest("steady").display());

@@ -1,5 +1,6 @@
 //! The command line: global options and commands.
 
+mod audit;
 mod backup;
 mod bench;
 mod bench_serve;
@@ -44,6 +45,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use saggar_plugin::compiler;
 
+pub(crate) use audit::AuditArgs;
 pub(crate) use backup::{BackupArgs, RestoreArgs, UpgradeCheckArgs};
 pub(crate) use bench::{BenchCommand, BenchDataArgs, BenchDiffArgs, BenchInferArgs, BenchScaleArgs, BenchTrainArgs};
 pub(crate) use bench_serve::{ArrivalsArg, BenchProtocol, BenchServeArgs};
@@ -204,6 +206,8 @@ pub(crate) enum CliCommand {
     /// Manage API keys for clients of a server.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Show who changed what on the servers. Needs a key with the scope admin, if the server requires keys.
+    Audit(AuditArgs),
     /// Run jobs of a server on other hosts, called workers.
     #[command(subcommand)]
     Worker(WorkerCommand),

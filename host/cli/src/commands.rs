@@ -1,5 +1,6 @@
 //! The commands, one concept per file.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod build;

@@ -144,6 +144,7 @@ fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
     match cli.command {
         CliCommand::Serve(args) => commands::serve::serve(&args, output).map(|()| 0),
         CliCommand::Worker(args) => commands::worker::worker(&args, &client, output),
+        CliCommand::Audit(args) => commands::audit::audit(&args, &client, output).map(|()| 0),
         CliCommand::CompileChild(args) => Ok(commands::serve::run_compile_child(&args)),
         CliCommand::Devices => commands::devices::devices(output).map(|()| 0),
         CliCommand::Run(args) => commands::run::run(&args, &client, output),

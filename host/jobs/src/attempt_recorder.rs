@@ -217,6 +217,7 @@ impl AttemptRecorder {
                 self.log(&format!("the notebook is ready; `saggar notebook {}` prints its address", self.name));
             }
             WorkerEvent::Alive { .. }
+            | WorkerEvent::PermissionRequested { .. }
             | WorkerEvent::NotebookIdle { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. }
@@ -249,6 +250,7 @@ impl AttemptRecorder {
     }
 
     async fn record_publication(&mut self, model: &str, version: u64) -> Result<(), JobError> {
+        self.confirm_publication(model, version).await?;
         let text = format!("published {model}@{version}");
         self.record_note("PUBLISHED", text.clone()).await?;
         self.log(&text);

@@ -49,6 +49,11 @@ impl JobService {
         });
     }
 
+    /// Returns the name of this host among the servers of shared records. Empty if it is the only one.
+    pub fn host_name(&self) -> &str {
+        &self.shared.server().name
+    }
+
     /// Returns a receiver of whether this host is drained: it takes no jobs and runs none.
     pub fn subscribe_drained(&self) -> watch::Receiver<bool> {
         self.shared.drained.subscribe()

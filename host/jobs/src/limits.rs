@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use saggar_store::records::LEASE_MS;
 
+/// Time for a worker to end after it lost its lease, until it is killed.
+pub const LEASE_LOST_GRACE: Duration = Duration::from_secs(5);
 /// Maximum bytes of one line of a worker's event stream; a longer one ends the attempt.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
 /// Maximum bytes of one log line; the rest is cut.

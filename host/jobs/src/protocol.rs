@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use saggar_fetch::FetchPolicy;
 use saggar_notebook::NotebookToken;
 use saggar_store::AccessRights;
-use saggar_store::records::{JobLease, MeetingPoint, PausePoint};
+use saggar_store::records::{JobLease, MeetingPoint, PausePoint, PendingPublication};
 use serde::{Deserialize, Serialize};
 
 use crate::credentials::WorkerToken;
@@ -20,7 +20,7 @@ use crate::rank_network::RankNetwork;
 use crate::spec::JobSpec;
 
 /// The version of this protocol. Raised by every change that the other side would misunderstand.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Exit code of a worker that finished its work, or stopped as requested.
 pub const EXIT_DONE: i32 = 0;
@@ -64,6 +64,11 @@ pub enum WorkerCommand {
     LeaseRenewed {
         /// The number of the heartbeat.
         heartbeat: u64,
+    },
+    /// What the worker asked for is permitted.
+    PermissionGranted {
+        /// The number of the request.
+        request: u64,
     },
     /// The attempt's lease is over: another server owns the job, or nobody. The worker ends.
     LeaseLost,
@@ -245,6 +250,14 @@ pub enum WorkerEvent {
         /// The phase's name.
         name: String,
     },
+    /// The worker waits for the permission to make something visible. Only if the attempt's lease must be renewed.
+    PermissionRequested {
+        /// Its number, from 1.
+        request: u64,
+        /// The version to publish; `None` for an output.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        publication: Option<PendingPublication>,
+    },
     /// A model version was published.
     Published {
         /// The model.
@@ -328,6 +341,7 @@ impl WorkerEvent {
             | WorkerEvent::RanksAwaited { .. }
             | WorkerEvent::AllReduced { .. }
             | WorkerEvent::Alive { .. }
+            | WorkerEvent::PermissionRequested { .. }
             | WorkerEvent::NotebookReady { .. }
             | WorkerEvent::Finished { .. }
             | WorkerEvent::Paused { .. } => None,

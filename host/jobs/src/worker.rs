@@ -19,6 +19,7 @@ mod notebook;
 mod notebook_data;
 mod notebook_outputs;
 mod pause_control;
+mod permission_client;
 mod prediction;
 mod ranks;
 mod recording;
@@ -28,6 +29,7 @@ mod step;
 mod store_outage;
 mod supervisor_link;
 mod usage_reporter;
+mod write_permission;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use saggar_plugin::{
     CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
     TrainLimits, TrainOutcome, run_step, train,
 };
+use saggar_store::models::PublicationFence;
 use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
 use saggar_telemetry::TraceContext;
 use thiserror::Error;
@@ -62,6 +65,7 @@ use lost_worker::{data_failure, restore_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
+use permission_client::PermissionClient;
 use ranks::RankGroup;
 use ranks::follower::FollowerContext;
 use ranks::leader::LeaderContext;
@@ -318,6 +322,13 @@ impl WorkerAttempt<'_> {
         StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone())
     }
 
+    /// Returns the registry of models, which asks the server before it makes a version visible.
+    fn registry_to_publish(&self, home: &StateDir) -> ModelRegistry {
+        let client = PermissionClient::of_attempt(self.start.renews_lease, self.channel, &self.control);
+        let fence = client.map(|client| Arc::new(client) as Arc<dyn PublicationFence>);
+        ModelRegistry::of_home_fenced(home, &self.locations.models, fence)
+    }
+
     /// Returns the context of a loaded attempt, and makes the device use the kernel tuning of the job `tuned`.
     fn worker_context(&self, loaded: &LoadedAttempt, tuned: &str) -> WorkerJobContext {
         let checkpoints = CheckpointStore::new(loaded.objects.clone()).with_parts_by_epoch(self.start.renews_lease);
@@ -330,7 +341,7 @@ impl WorkerAttempt<'_> {
             runtime: self.runtime.clone(),
             checkpoints,
             room: self.storage_guard(&loaded.home),
-            models: ModelRegistry::of_home(&loaded.home, &self.locations.models),
+            models: self.registry_to_publish(&loaded.home),
             rights: loaded.rights.clone(),
             home: loaded.home.clone(),
             plugin_wasm: loaded.wasm.clone(),

@@ -61,6 +61,8 @@ pub struct JobDocument {
     pub position: Option<u64>,
     /// The pool whose slots it holds.
     pub pool: Option<String>,
+    /// The server or worker that runs its newest attempt, or ran it; null without other servers.
+    pub server: Option<String>,
     /// The number of its attempts.
     pub attempt: u32,
     /// The maximum number of attempts.
@@ -282,6 +284,8 @@ pub struct AttemptDocument {
     pub device: String,
     /// Its pool.
     pub pool: String,
+    /// The server or worker that ran it; empty without other servers.
+    pub server: String,
     /// The names of its hosts, in the order of their ranks, if it has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,

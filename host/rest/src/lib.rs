@@ -12,6 +12,7 @@
 //! Deliberately elsewhere: a job's specification (`saggar_jobs::JobSpec`) and a model's configuration, which are stored as
 //! they are sent, and the tensors of predictions.
 
+pub mod audit;
 pub mod checkpoints;
 pub mod comparisons;
 pub mod datasets;

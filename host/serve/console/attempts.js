@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { seconds, words, worked } from './format.js';
-import { since } from './rows.js';
+import { hostsOf, since } from './rows.js';
 import { isActive, mark } from './state.js';
 
 /** No piece of the ribbon is narrower than this share of the whole. */
@@ -45,7 +45,7 @@ export function attemptsTable(attempts) {
     cell('State', mark(attempt.state)),
     h('td', { 'data-label': 'Why', class: attempt.reason || attempt.message ? 'why' : 'why none' }, why(attempt)),
     cell('Steps', span(attempt)),
-    cell('Device', [attempt.device || '–', attempt.hosts?.length > 0 && ` on ${attempt.hosts.join(', ')}`].filter(Boolean).join('')),
+    cell('Device', [attempt.device || '–', hostsOf(attempt) && `on ${hostsOf(attempt)}`].filter(Boolean).join(' ')),
     cell('Started', since(attempt.started_ms)),
     cell('Took', isActive(attempt.state) && !attempt.wall_seconds ? 'just begun' : seconds(attempt.wall_seconds)),
     cell('GPU time', worked(attempt.gpu_seconds, attempt.gpu_seconds_estimated)),

@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { bytes, number, rate, seconds, short, words, worked } from './format.js';
 import { allows } from './orders.js';
-import { progress, since, steps } from './rows.js';
+import { hostsOf, progress, since, steps } from './rows.js';
 import { isActive, mark } from './state.js';
 
 /** Events that are entries of a job that has more. */
@@ -63,7 +63,7 @@ export function facts(job, phases) {
     ['Rate', rate(job.steps_per_second)],
     ['Attempt', `${job.attempt} of ${job.attempts_max}`],
     ['Device', job.device ?? '–'],
-    ['Hosts', job.hosts?.length > 0 && job.hosts.join(', ')],
+    ['Hosts', hostsOf(job)],
     ['Ran', seconds(job.wall_seconds)],
     ['GPU time', worked(job.gpu_seconds, job.gpu_seconds_estimated)],
     ['Time', job.wall_seconds > 0 && split(job.time)],

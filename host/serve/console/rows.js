@@ -4,6 +4,11 @@ import { h } from './dom.js';
 import { ago, moment, number, rate, words, worked } from './format.js';
 import { mark } from './state.js';
 
+/** Where a job or an attempt runs: its hosts, or its server; empty without other servers. */
+export function hostsOf({ hosts, server }) {
+  return hosts?.length > 0 ? hosts.join(', ') : server;
+}
+
 /** How often times are brought up to date. */
 const TIMES_EVERY_MS = 10_000;
 

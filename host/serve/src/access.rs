@@ -25,11 +25,12 @@ use saggar_metrics::MetricsRegistry;
 use saggar_serving::shutdown::wait_for_shutdown;
 use saggar_store::AccessAction;
 use saggar_store::keys::{KeyFile, KeyRecord, KeyUsageFile};
+use saggar_store::records::JobRecords;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::ConnectionActivity;
-use crate::limits::{KEY_USAGE_SAVE_INTERVAL, KEYS_POLL};
+use crate::limits::{KEY_USAGE_SAVE_INTERVAL, KEY_USAGE_SHARE_INTERVAL, KEYS_POLL};
 
 pub use access_error::AccessError;
 pub use actor::{Actor, Principal};
@@ -94,6 +95,13 @@ impl AccessControl {
         self
     }
 
+    /// Counts the requests of each key on all servers of these records.
+    #[must_use]
+    pub fn with_shared_usage(mut self, records: Arc<dyn JobRecords>) -> AccessControl {
+        self.keyring = self.keyring.with_shared_usage(records);
+        self
+    }
+
     /// Returns the key file.
     pub(crate) fn key_file(&self) -> &KeyFile {
         self.keyring.file()
@@ -104,15 +112,18 @@ impl AccessControl {
         self.keyring.refresh();
     }
 
-    /// Reloads the key file when it changes and saves the usage of keys, until the server stops.
+    /// Reloads the key file when it changes, and saves and shares the usage of keys, until the server stops.
     pub(crate) async fn run_key_loop(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         let (mut look, mut save) = (interval(KEYS_POLL), interval(KEY_USAGE_SAVE_INTERVAL));
+        let mut share = interval(KEY_USAGE_SHARE_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        share.set_missed_tick_behavior(MissedTickBehavior::Delay);
         save.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let work: fn(&Keyring) = tokio::select! {
                 _ = look.tick() => Keyring::refresh,
                 _ = save.tick() => Keyring::save_usage,
+                _ = share.tick() => Keyring::share_usage,
                 () = wait_for_shutdown(&mut shutdown) => return,
             };
             let access = Arc::clone(&self);
@@ -121,8 +132,9 @@ impl AccessControl {
         }
     }
 
-    /// Saves the usage of keys if it has changed.
+    /// Shares the usage of keys with other servers, and saves it if it has changed.
     pub(crate) fn save_key_usage(&self) {
+        self.keyring.share_usage();
         self.keyring.save_usage();
     }
 
@@ -195,8 +207,9 @@ impl AccessControl {
         if let Some(scope) = effect.map(AccessAction::scope).filter(|scope| !rights.has_scope(*scope)) {
             return Err(AccessError::Scope { scope, name: name() });
         }
-        // The metrics page covers all projects.
-        if let (Some(AccessAction::ReadMetrics), Some(projects)) = (effect, rights.projects()) {
+        // The metrics page and the audit log cover all projects.
+        if let (Some(AccessAction::ReadMetrics | AccessAction::ReadAudit), Some(projects)) = (effect, rights.projects())
+        {
             return Err(AccessError::AllProjects { name: name(), projects: projects.join(", ") });
         }
         self.keyring.count_request(&holder)?;

@@ -1,5 +1,6 @@
 //! HTTP handlers: the management interface under `/api/v1`, health, metrics, and the index.
 
+pub(crate) mod audit;
 pub(crate) mod compare;
 pub(crate) mod datasets;
 pub(crate) mod devices;

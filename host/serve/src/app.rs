@@ -86,7 +86,7 @@ impl AppState {
     ) -> AppState {
         let checkpoints = CheckpointStore::new(parts.objects.clone());
         let sweeps = SweepService::new(parts.jobs.clone());
-        let predictions = CogPredictions::new(parts.webhooks.clone());
+        let predictions = CogPredictions::new(parts.webhooks.clone(), &parts.jobs, &parts.objects);
         let (models, metrics) = (Arc::clone(&parts.models), Arc::clone(&parts.metrics));
         let prediction_service =
             PredictionService::new(models, metrics, Arc::clone(&clock)).with_sampler(parts.sampler.clone());

@@ -4,20 +4,30 @@
 //! A handler takes an [`Actor`] as an argument and records its action after it has run, whether it succeeded or was
 //! refused. A line is written with one call and survives the process. It is not synced, so a power cut can lose the
 //! last lines. Past [`AUDIT_BYTES_MAX`] the log is renamed to `audit.log.1`, and older ones to the next number.
+//!
+//! Servers with the same records have each other's lines: after its file, a line is written to the records
+//! (`shared_lines`), with the time by the database's clock.
+
+mod file_lines;
+mod shared_lines;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use saggar_clock::{Clock, UnixMillis};
-use saggar_jobs::JobEffect;
+use saggar_jobs::{JobEffect, JobError};
+use saggar_store::StoreError;
+use saggar_store::records::{AuditFilter, AuditRecords, NewAuditRow, RecordedAuditRow};
 use serde::{Serialize, Serializer};
 
 use crate::access::Actor;
 use crate::error::ApiError;
 use crate::limits::{AUDIT_BYTES_MAX, AUDIT_FIELD_CHARS_MAX, AUDIT_FILES_MAX};
+use shared_lines::SharedAuditLines;
 
 /// An audited action. The names are a closed set, so that the log can be searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +232,8 @@ struct AuditLogInner {
     clock: Arc<dyn Clock>,
     bytes_max: u64,
     file: Mutex<Option<File>>,
+    /// The lines of all servers, with the name of this one; `None` if the records have one server.
+    shared: Option<(String, SharedAuditLines)>,
 }
 
 impl AuditLog {
@@ -231,7 +243,45 @@ impl AuditLog {
     }
 
     fn with_bytes_max(path: impl Into<PathBuf>, clock: Arc<dyn Clock>, bytes_max: u64) -> AuditLog {
-        AuditLog { shared: Arc::new(AuditLogInner { path: path.into(), clock, bytes_max, file: Mutex::new(None) }) }
+        let (path, file) = (path.into(), Mutex::new(None));
+        AuditLog { shared: Arc::new(AuditLogInner { path, clock, bytes_max, file, shared: None }) }
+    }
+
+    /// Returns the log at the same path whose lines are also written to records, under the name of this server.
+    ///
+    /// # Errors
+    /// Returns an I/O error if the system cannot start a thread.
+    pub fn share(&self, records: Arc<dyn AuditRecords>, server: &str) -> io::Result<AuditLog> {
+        let AuditLogInner { path, clock, bytes_max, .. } = &*self.shared;
+        let inner = AuditLogInner {
+            path: path.clone(),
+            clock: Arc::clone(clock),
+            bytes_max: *bytes_max,
+            file: Mutex::new(None),
+            shared: Some((server.to_owned(), SharedAuditLines::start(records)?)),
+        };
+        Ok(AuditLog { shared: Arc::new(inner) })
+    }
+
+    /// Waits until the records have all lines, for a time at most. Otherwise logs that they are only in the file.
+    pub fn flush(&self, max: Duration) {
+        if let Some((_, lines)) = &self.shared.shared
+            && !lines.flush(max)
+        {
+            let path = self.shared.path.display();
+            tracing::error!(%path, "the last lines of the audit log are not in the database, only in the file");
+        }
+    }
+
+    /// Returns lines, newest first: of all servers, or of this server's files if its records are its own. Blocks.
+    ///
+    /// # Errors
+    /// Returns `Job` if the records cannot be reached; an I/O error if a file cannot be read.
+    pub fn list(&self, filter: &AuditFilter) -> Result<Vec<RecordedAuditRow>, ApiError> {
+        match &self.shared.shared {
+            Some((_, lines)) => Ok(lines.records().audit_lines(filter).map_err(JobError::from)?),
+            None => Ok(file_lines::read_lines(&self.shared.path, filter).map_err(StoreError::io(&self.shared.path))?),
+        }
     }
 
     /// Records that `actor` performed `action` or was refused. `subject` is the model or the key. `detail` is text for
@@ -264,17 +314,30 @@ impl AuditLog {
         tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
         let line = AuditLine {
             at: rfc3339(self.shared.clock.now_ms()),
-            who,
+            who: who.clone(),
             request_id: &actor.request_id,
             action: name,
-            subject: AuditSubject { kind: name.split('.').next().unwrap_or_default(), name: subject },
-            detail,
+            subject: AuditSubject { kind: name.split('.').next().unwrap_or_default(), name: subject.clone() },
+            detail: detail.clone(),
             result,
             project,
         };
         let line = serde_json::to_string(&line).expect("a line has text as keys");
         if let Err(error) = self.append(&format!("{line}\n")) {
             tracing::error!(%error, path = %self.shared.path.display(), "the audit log cannot be written");
+        }
+        if let Some((server, lines)) = &self.shared.shared {
+            lines.send(NewAuditRow {
+                age_ms: 0,
+                server: server.clone(),
+                actor: who,
+                request_id: actor.request_id.clone(),
+                action: name.to_owned(),
+                subject,
+                detail,
+                result: result.to_owned(),
+                project: project.unwrap_or_default().to_owned(),
+            });
         }
     }
 
@@ -300,11 +363,7 @@ fn open_for_append(path: &Path) -> io::Result<File> {
 
 /// Renames `audit.log` to `audit.log.1`, that to `.2` and so on, and deletes the last one.
 fn rotate_log(path: &Path) -> io::Result<()> {
-    let numbered = |number: u32| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    };
+    let numbered = |number: u32| numbered_path(path, number);
     for number in (1..AUDIT_FILES_MAX).rev() {
         match std::fs::rename(numbered(number), numbered(number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -314,8 +373,15 @@ fn rotate_log(path: &Path) -> io::Result<()> {
     std::fs::rename(path, numbered(1))
 }
 
+/// Returns the path of a log that was renamed.
+fn numbered_path(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
 /// Formats a time as RFC 3339 in UTC. Times outside the calendar are formatted as 1970.
-fn rfc3339(ms: UnixMillis) -> String {
+pub(crate) fn rfc3339(ms: UnixMillis) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     format!("{:.3}", time.unwrap_or_default())
 }
@@ -373,6 +439,32 @@ mod tests {
         let lines: Vec<_> = read_lines(&path).iter().map(fields).collect();
         assert_eq!(lines[0], ["key:ci", "model.publish", "net", "digits", "refused"]);
         assert_eq!(lines[1], ["no_key", "model.publish", "net", "digits", "ok"]);
+    }
+
+    #[test]
+    fn lines_of_files_are_listed_by_filter_and_page_over_rotations() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(1_771_000_000_000));
+        let audit = AuditLog::with_bytes_max(directory.path().join("audit.log"), clock.clone(), 500);
+        let nothing = AuditFilter { limit: 10, ..AuditFilter::default() };
+        assert_eq!(audit.list(&nothing).unwrap(), []);
+        for at in 0..10 {
+            let action = if at % 2 == 0 { AuditAction::ModelLoad } else { AuditAction::KeyCreate };
+            audit.record(&Actor::cli(), action, &format!("s{at}"), "", &Ok::<_, ApiError>(()));
+            // Some lines have the same time.
+            clock.advance(u64::from(at % 3 == 0));
+        }
+        let (mut listed, mut before) = (Vec::new(), None);
+        loop {
+            let page = audit.list(&AuditFilter { before, limit: 3, ..AuditFilter::default() }).unwrap();
+            let Some(last) = page.last() else { break };
+            before = Some(last.sequence);
+            listed.extend(page.into_iter().map(|line| line.row.subject));
+        }
+        assert_eq!(listed, (0..10).rev().map(|at| format!("s{at}")).collect::<Vec<_>>());
+        let models = AuditFilter { action: "model".to_owned(), ..nothing };
+        let subjects: Vec<_> = audit.list(&models).unwrap().into_iter().map(|line| line.row.subject).collect();
+        assert_eq!(subjects, ["s8", "s6", "s4", "s2", "s0"]);
     }
 
     #[test]

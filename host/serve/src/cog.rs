@@ -14,11 +14,14 @@ mod execution;
 mod operations;
 mod owner;
 mod prediction;
+mod prediction_status;
 pub(crate) mod predictions;
 pub(crate) mod protocol;
 mod request;
 mod response;
 mod shared_json;
+mod shared_predictions;
+mod snapshot;
 mod store;
 pub mod webhook;
 
@@ -31,6 +34,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use saggar_plugin::ModelSignature;
 use saggar_serving::PredictionInputs;
+use saggar_store::digest::Digest;
 use saggar_store::records::id;
 use tokio::time::timeout;
 
@@ -72,7 +76,7 @@ async fn show(
     owner: PredictionOwner,
     headers: HeaderMap,
 ) -> Result<PredictionResponse, ApiError> {
-    let prediction = find_prediction(&app, &owner, &id)?;
+    let prediction = find_prediction(&app, &owner, &id).await?;
     match WaitPreference::from_headers(&headers) {
         WaitPreference::Events(after) => {
             return Ok(PredictionResponse::Events(events::stream_events(prediction, after, None)));
@@ -90,16 +94,55 @@ async fn cancel(
     owner: PredictionOwner,
     actor: Actor,
 ) -> Result<Json<CogPredictionDocument>, ApiError> {
-    let prediction = find_prediction(&app, &owner, &id).map_err(ApiError::from);
-    app.audit().record(&actor, AuditAction::PredictionCancel, &id, "", &prediction);
-    let prediction = prediction?;
-    CogPredictions::cancel_prediction(&prediction, app.now_ms());
-    Ok(Json(prediction.document()))
+    let canceled = cancel_anywhere(&app, &owner, &id).await;
+    app.audit().record(&actor, AuditAction::PredictionCancel, &id, "", &canceled);
+    Ok(Json(canceled?.document()))
 }
 
-fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, PredictionError> {
+/// Cancels a prediction on the server that computes it, and returns it.
+async fn cancel_anywhere(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, ApiError> {
+    if let Some(shared) = &app.predictions().shared
+        && shared.cancel(owner, id, app.now_ms()).await?
+    {
+        // Its row is over. On the server that computes it, the prediction ends as the row says.
+        let prediction = find_prediction(app, owner, id).await?;
+        if let Some((end, completed_ms)) = shared.recorded_end(owner, id).await? {
+            prediction.finish(end, completed_ms);
+        }
+        return Ok(prediction);
+    }
+    let prediction = find_prediction(app, owner, id).await?;
+    CogPredictions::cancel_prediction(&prediction, app.now_ms());
+    Ok(prediction)
+}
+
+async fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, ApiError> {
+    let found = find_anywhere(app, owner, id).await?;
+    Ok(found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })?)
+}
+
+/// Returns the prediction of this owner and identifier, wherever it is computed, or `None`.
+///
+/// # Errors
+/// Returns an error if the records of other servers' predictions cannot be read.
+async fn find_anywhere(
+    app: &AppState,
+    owner: &PredictionOwner,
+    id: &str,
+) -> Result<Option<Arc<CogPrediction>>, ApiError> {
     let found = app.predictions().store.get(owner, id, Instant::now());
-    found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
+    match &app.predictions().shared {
+        Some(shared) if found.is_none() => shared.find(owner, id).await,
+        _ => Ok(found),
+    }
+}
+
+/// Returns a prediction that exists, if the request is the one that it answers.
+fn check_same_request(prediction: Arc<CogPrediction>, digest: &Digest) -> Result<Arc<CogPrediction>, ApiError> {
+    if prediction.matches_request(digest) {
+        return Ok(prediction);
+    }
+    Err(PredictionError::Conflict { id: prediction.id.clone() }.into())
 }
 
 async fn create_or_find(
@@ -121,12 +164,9 @@ async fn create_or_find(
     let asked = CogPredictionRequest::parse(&body.bytes)?;
     let digest = if id.is_some() { Some(asked.digest()?) } else { None };
     if let (Some(id), Some(digest)) = (&id, &digest)
-        && let Some(there) = app.predictions().store.get(&owner, id, Instant::now())
+        && let Some(there) = find_anywhere(&app, &owner, id).await?
     {
-        if !there.matches_request(digest) {
-            return Err(PredictionError::Conflict { id: id.clone() }.into());
-        }
-        return Ok(respond(&app, there, patience, false).await);
+        return Ok(respond(&app, check_same_request(there, digest)?, patience, false).await);
     }
     if let Some(address) = &asked.webhook {
         app.predictions().webhooks.check(address)?;
@@ -140,13 +180,49 @@ async fn create_or_find(
     let id = id.unwrap_or_else(|| id::new(now_ms).to_ascii_lowercase());
     let by = (call.live_version().model.clone(), call.live_version().version);
     let prediction = CogPrediction::new((owner, id), by, digest, &asked.input, now_ms);
-    let prediction = app.predictions().store.add(prediction, Instant::now())?;
+    let is_public = !own || matches!(patience, WaitPreference::UpTo(_));
+    let prediction = match add_prediction(&app, prediction, is_public).await? {
+        AddedPrediction::New(prediction) => prediction,
+        AddedPrediction::Existing(there) => return Ok(respond(&app, there, patience, false).await),
+    };
     let trace = body.trace.as_ref().and_then(|trace| trace.context()).cloned();
     let webhook = asked.webhook.map(|address| app.predictions().webhooks.start(address, asked.webhook_filter, trace));
     drop(body);
     let pieces = matches!(patience, WaitPreference::Events(_));
     execution::spawn_prediction(&app, &prediction, call, inputs, pieces, webhook);
     Ok(respond(&app, prediction, patience, own).await)
+}
+
+/// What became of a prediction that was to be added.
+enum AddedPrediction {
+    /// This server computes it.
+    New(Arc<CogPrediction>),
+    /// Another server was faster with the same request.
+    Existing(Arc<CogPrediction>),
+}
+
+/// Adds a prediction that begins, on all servers if clients can query it while it runs (`is_public`).
+async fn add_prediction(
+    app: &AppState,
+    prediction: CogPrediction,
+    is_public: bool,
+) -> Result<AddedPrediction, ApiError> {
+    let store = &app.predictions().store;
+    let Some(shared) = app.predictions().shared.as_ref().filter(|_| is_public) else {
+        return Ok(AddedPrediction::New(store.add(prediction, Instant::now())?));
+    };
+    store.check_space()?;
+    prediction.mark_started(app.now_ms());
+    let prediction = Arc::new(prediction);
+    if shared.begin(&prediction).await? {
+        store.add_shared(&prediction, Instant::now());
+        return Ok(AddedPrediction::New(prediction));
+    }
+    let there = find_prediction(app, &prediction.owner, &prediction.id).await?;
+    match prediction.digest() {
+        Some(digest) => Ok(AddedPrediction::Existing(check_same_request(there, digest)?)),
+        None => Err(PredictionError::Conflict { id: prediction.id.clone() }.into()),
+    }
 }
 
 /// Decodes the body of a request to create a prediction.

@@ -117,6 +117,16 @@ pub const KEY_USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(5);
 pub const AUDIT_BYTES_MAX: u64 = 16 << 20;
 /// Characters of a name or a detail in the audit log.
 pub const AUDIT_FIELD_CHARS_MAX: usize = 500;
+/// Lines of the audit log that wait for the database of several servers. Further lines are only in the file.
+pub const AUDIT_LINES_WAITING_MAX: usize = 10_000;
+/// Time between two tries to record lines of the audit log.
+pub const AUDIT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time for which a process that ends waits until its lines of the audit log are recorded.
+pub const AUDIT_FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
+/// Lines of a page of the audit log.
+pub const AUDIT_PAGE_LINES_MAX: u32 = 1000;
+/// Interval at which the usage of keys is added to that of other servers.
+pub const KEY_USAGE_SHARE_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of rotated audit logs that are kept.
 pub const AUDIT_FILES_MAX: u32 = 4;
 /// Time that requests in flight have to finish once the server stops.
@@ -189,6 +199,16 @@ pub const PREDICTIONS_KEPT_TIME_MAX: Duration = Duration::from_secs(3600);
 pub const PREDICTION_INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a prediction's events. Past this, parts of its outputs are only reported in the complete output.
 pub const PREDICTION_EVENTS_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a prediction in the records that servers have in common. Larger ones are objects.
+pub const PREDICTION_ROW_BYTES_MAX: usize = 128 << 10;
+/// Finished predictions in those records, of all servers.
+pub const PREDICTION_ROWS_MAX: u64 = 4096;
+/// The time between two renewals of the predictions that a server computes for all servers.
+pub const PREDICTION_RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two looks at a prediction that another server computes, while a client waits for it.
+pub const PREDICTION_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The time for which the end of a prediction is recorded again and again, if the records cannot be reached.
+pub const PREDICTION_RECORDING_TIME_MAX: Duration = Duration::from_secs(600);
 /// Longest time for which a client can have its response delayed until the prediction ends.
 pub const PREDICTION_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Maximum duration of one call of a webhook.

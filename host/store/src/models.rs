@@ -33,6 +33,7 @@ pub mod manifest;
 mod mirror;
 mod notes;
 pub mod provenance;
+mod publications;
 mod removal;
 mod shared_notes;
 #[cfg(test)]
@@ -40,6 +41,7 @@ mod tests;
 mod weights;
 
 pub use crate::versions::mirrored::MirrorChanges;
+pub use crate::versions::publication_fence::PublicationFence;
 pub use card::{LineageOrigin, StepOrigin, TrainingOrigin, TrialOrigin};
 pub use manifest::{FORMAT, FileEntry, ModelManifest};
 pub use notes::NOTE_BYTES_MAX;
@@ -146,26 +148,29 @@ pub struct ModelRegistry {
 impl ModelRegistry {
     /// Returns the registry of the models under `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> ModelRegistry {
-        let dir = dir.into();
-        let versions = Arc::new(VersionDirectories::new(&dir));
+        ModelRegistry::of_directory(dir.into(), None)
+    }
+
+    fn of_directory(dir: PathBuf, fence: Option<Arc<dyn PublicationFence>>) -> ModelRegistry {
+        let versions = Arc::new(VersionDirectories::new(&dir).with_fence(fence));
         ModelRegistry { versions, dir, mirror: None, shared_notes: None }
     }
 
     /// Returns the registry of an installation: the models in its bucket, of which this machine has copies under `dir`, or
     /// those under `dir` without one.
     pub fn of_home(home: &StateDir, dir: impl Into<PathBuf>) -> ModelRegistry {
-        match home.bucket() {
-            Some(bucket) => ModelRegistry::in_objects(bucket.clone(), dir),
-            None => ModelRegistry::new(dir),
-        }
+        ModelRegistry::of_home_fenced(home, dir, None)
     }
 
     /// Returns the registry of the models in an object store. This machine has copies of them under `dir`, where the files
     /// beside them are.
     pub fn in_objects(objects: BlockingObjects, dir: impl Into<PathBuf>) -> ModelRegistry {
-        let dir = dir.into();
+        ModelRegistry::of_bucket(objects, dir.into(), None)
+    }
+
+    fn of_bucket(objects: BlockingObjects, dir: PathBuf, fence: Option<Arc<dyn PublicationFence>>) -> ModelRegistry {
         // Versions are fetched into `dir`; the other directory is not used.
-        let remote = ObjectVersions::new(objects, OBJECT_FOLDER, dir.join(".fetched"));
+        let remote = ObjectVersions::new(objects, OBJECT_FOLDER, dir.join(".fetched")).with_fence(fence);
         let mirror = Arc::new(MirroredVersions::new(remote, &dir));
         ModelRegistry { versions: Arc::clone(&mirror) as _, dir, mirror: Some(mirror), shared_notes: None }
     }

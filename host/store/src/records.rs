@@ -17,12 +17,14 @@ use crate::error::RecordError;
 
 mod annotation;
 mod attempt_host;
+mod audit;
 mod document;
 pub(crate) mod field_rules;
 mod host;
 mod host_labels;
 pub mod id;
 mod job;
+mod key_usage;
 mod lease;
 mod log;
 mod membership;
@@ -30,6 +32,8 @@ mod orders;
 mod pause;
 mod pipeline;
 mod postgres;
+mod prediction;
+mod publication;
 mod queries;
 mod reaper_gate;
 mod schedule;
@@ -41,8 +45,10 @@ mod sweep;
 mod tests;
 mod transfer;
 
+pub use crate::versions::publication_fence::PendingPublication;
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
 pub use attempt_host::{AttemptHost, AttemptHostRecords, HostPart, MeetingPoint};
+pub use audit::{AUDIT_ROWS_MAX, AuditFilter, AuditRecords, NewAuditRow, RecordedAuditRow};
 pub use document::{DocumentRecords, RecordedDocument};
 pub use host::{
     HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostOffer, HostRecord, HostRecords, HostReserve, HostState, PoolOffer,
@@ -52,6 +58,7 @@ pub use job::{
     ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobLease, JobRecord, NewJob, QueuedJob, SchedulingRequest,
     UsageTotal,
 };
+pub use key_usage::{KeyRequests, KeyUsageRecords};
 pub use lease::{
     DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
     PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, ROOM_CLAIM_MS, RunningCount,
@@ -65,6 +72,8 @@ pub use pipeline::{
     NewPipelineRun, PipelineRecords, PipelineRunFilter, PipelineRunRecord, PipelineRunState, PipelineSchedule,
     PipelineStepRecord, PipelineStepState, StepAttemptKey, StepChange,
 };
+pub use prediction::{NewPrediction, PredictionKey, PredictionRecords, RecordedPrediction};
+pub use publication::PublicationRecords;
 pub use reaper_gate::{LEASE_RENEWAL_INTERVAL, ReaperGate};
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
@@ -177,7 +186,17 @@ pub struct JobFilter {
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own
 /// instance.
 pub trait JobRecords:
-    SweepRecords + PipelineRecords + LeaseRecords + HostRecords + AttemptHostRecords + DocumentRecords + LogRecords
+    SweepRecords
+    + PipelineRecords
+    + LeaseRecords
+    + HostRecords
+    + AttemptHostRecords
+    + DocumentRecords
+    + LogRecords
+    + PredictionRecords
+    + AuditRecords
+    + KeyUsageRecords
+    + PublicationRecords
 {
     /// Records a new job in the state `Queued`.
     ///

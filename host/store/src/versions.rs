@@ -16,6 +16,7 @@ pub(crate) mod directories;
 pub(crate) mod fetch_cache;
 pub(crate) mod mirrored;
 pub(crate) mod objects;
+pub(crate) mod publication_fence;
 mod staged_draft;
 #[cfg(test)]
 pub(crate) mod tests;

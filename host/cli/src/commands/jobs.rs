@@ -107,11 +107,13 @@ fn print_jobs(jobs: &[JobDocument], sparks: &[String], output: CliOutput) {
             headers.push("SERIES");
             rows.iter_mut().zip(sparks).for_each(|(row, spark)| row.push(spark.clone()));
         }
-        // Most listings have no jobs with several hosts, and no tags.
-        if jobs.iter().any(|job| !job.hosts.is_empty()) {
+        // Servers without others have no names.
+        if jobs.iter().any(|job| job.server.is_some() || !job.hosts.is_empty()) {
             headers.push("HOSTS");
-            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(job.hosts.join(",")));
+            let hosts = |job: &JobDocument| hosts_or_server(&job.hosts, job.server.as_deref().unwrap_or("-"));
+            rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(hosts(job)));
         }
+        // Most listings have no tags.
         if jobs.iter().any(|job| !job.tags.is_empty()) {
             headers.push("TAGS");
             rows.iter_mut().zip(jobs).for_each(|(row, job)| row.push(annotations::format_tags(&job.tags)));
@@ -179,7 +181,7 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         ("parameters", Value::Object(spec.parameters).to_string()),
         ("data", mounts.join(" ")),
         ("device", job.device.clone().unwrap_or_default()),
-        ("hosts", job.hosts.join(", ")),
+        ("hosts", hosts_or_server(&job.hosts, job.server.as_deref().unwrap_or_default())),
         ("from", spec.init_from.unwrap_or_default()),
         ("queue", queue_summary(&job)),
         ("experiment", job.experiment.clone().unwrap_or_default()),
@@ -208,14 +210,8 @@ pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -
         output.print_line(&format!("  phase {:<18}{}", phase.name, output.format_state(&phase.state)));
     }
     let attempts = job.attempts.unwrap_or_default();
-    let mut rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
-    let mut headers = vec!["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"];
-    if attempts.iter().any(|attempt| !attempt.hosts.is_empty()) {
-        headers.push("HOSTS");
-        rows.iter_mut().zip(&attempts).for_each(|(row, attempt)| row.push(attempt.hosts.join(",")));
-    }
     output.print_line("");
-    output.print_table(&headers, &rows);
+    print_attempts(&attempts, output);
     Ok(())
 }
 
@@ -286,6 +282,22 @@ fn print_field(job: &JobDocument, field: &str, output: CliOutput) -> Result<(), 
         other => output.print_json_line(other),
     }
     Ok(())
+}
+
+fn print_attempts(attempts: &[AttemptDocument], output: CliOutput) {
+    let mut rows: Vec<Vec<String>> = attempts.iter().map(|attempt| attempt_row(attempt, output)).collect();
+    let mut headers = vec!["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"];
+    let hosts: Vec<String> = attempts.iter().map(|attempt| hosts_or_server(&attempt.hosts, &attempt.server)).collect();
+    if hosts.iter().any(|hosts| !hosts.is_empty()) {
+        headers.insert(4, "HOSTS");
+        rows.iter_mut().zip(hosts).for_each(|(row, hosts)| row.insert(4, hosts));
+    }
+    output.print_table(&headers, &rows);
+}
+
+/// Returns where an attempt runs, or an empty text without other servers.
+fn hosts_or_server(hosts: &[String], server: &str) -> String {
+    if hosts.is_empty() { server.to_owned() } else { hosts.join(",") }
 }
 
 fn attempt_row(attempt: &AttemptDocument, output: CliOutput) -> Vec<String> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use saggar_clock::{Clock, SystemClock, UnixMillis};
 use saggar_rest::keys::KeyListDocument;
+use saggar_serve::limits::AUDIT_FLUSH_TIME_MAX;
 use saggar_serve::{Actor, ApiError, AuditAction, AuditLog, key_document};
 use saggar_store::keys::{KeyError, KeyScope, KeyUsageFile, NewKey, RateLimit, RequestQuota};
-use saggar_store::records::DocumentRecords;
+use saggar_store::records::{AuditRecords, DocumentRecords};
 use saggar_store::{KeyFile, StateDir};
 use serde::Serialize;
 
@@ -42,6 +43,7 @@ fn open_keys(args: &KeyHomeArgs, home: &StateDir) -> Result<KeyFile, CliError> {
 
 /// Writes the change to the audit log and converts its failure.
 fn audit_key_change<T>(
+    place: &KeyHomeArgs,
     home: &StateDir,
     action: AuditAction,
     name: &str,
@@ -49,7 +51,17 @@ fn audit_key_change<T>(
     done: Result<T, KeyError>,
 ) -> Result<T, CliError> {
     let done = done.map_err(ApiError::from);
-    AuditLog::new(home.audit_log(), Arc::new(SystemClock)).record(&Actor::cli(), action, name, detail, &done);
+    let audit = AuditLog::new(home.audit_log(), Arc::new(SystemClock));
+    let audit = match place.database.as_ref().filter(|url| !url.is_empty()) {
+        // The line is in the file in any case.
+        Some(database) => open_database(database)
+            .ok()
+            .and_then(|records| audit.share(records as Arc<dyn AuditRecords>, "").ok())
+            .unwrap_or(audit),
+        None => audit,
+    };
+    audit.record(&Actor::cli(), action, name, detail, &done);
+    audit.flush(AUDIT_FLUSH_TIME_MAX);
     done.map_err(|error| {
         let exit = match &error {
             ApiError::Key(KeyError::NotFound { .. }) => exit::NOT_FOUND,
@@ -98,7 +110,7 @@ fn create_key(args: &KeyCreateArgs, output: CliOutput) -> Result<(), CliError> {
     };
     let detail = new.summary();
     let created = open_keys(&args.place, &home)?.create(new, now_ms);
-    let (record, text) = audit_key_change(&home, AuditAction::KeyCreate, &args.name, &detail, created)?;
+    let (record, text) = audit_key_change(&args.place, &home, AuditAction::KeyCreate, &args.name, &detail, created)?;
     if output.json {
         output.print_json(&CreatedKey {
             name: record.name,
@@ -162,7 +174,7 @@ fn list_keys(args: &KeyHomeArgs, output: CliOutput) -> Result<(), CliError> {
 fn revoke_key(args: &KeyRevokeArgs, output: CliOutput) -> Result<(), CliError> {
     let home = open_state_dir(&args.place)?;
     let revoked = open_keys(&args.place, &home)?.revoke(&args.name);
-    audit_key_change(&home, AuditAction::KeyRevoke, &args.name, "", revoked)?;
+    audit_key_change(&args.place, &home, AuditAction::KeyRevoke, &args.name, "", revoked)?;
     if output.json {
         output.print_json(&RevokedKey { name: &args.name, revoked: true });
         return Ok(());

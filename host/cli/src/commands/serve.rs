@@ -32,7 +32,7 @@ use saggar_pipelines::PipelineService;
 use saggar_plugin::compiler::{self, ChildOptions};
 use saggar_plugin::{CompileChildren, CompilerMode, PluginEngine, PluginEngineConfig};
 use saggar_serve::{
-    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PredictionRecorder, TlsCertificates,
+    AccessControl, AppParts, AppState, DeviceInventory, MachineDevice, PredictionRecorder, TlsCertificates,
     decode_sample,
 };
 use saggar_serving::limits::BLOCKING_THREADS_MAX;
@@ -40,11 +40,10 @@ use saggar_serving::{
     DeviceRecovery, DroppedFiles, FollowPolicy, ModelImporter, ModelLifecycle, ModelRouter, OnnxImporter, PluginHost,
     ReconcileLoop, RequestMemoryBudget,
 };
+use saggar_store::records::JobRecords;
 use saggar_store::signature::VerifyingKey;
 use saggar_store::storage_usage::StorageQuota;
-use saggar_store::{
-    DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError, UploadStore,
-};
+use saggar_store::{DatasetStore, ExternalRunStore, KeyFile, ModelRegistry, ProjectAssignments, StateDir, StoreError};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -178,6 +177,7 @@ impl ServerParts {
         let lifecycle = Arc::new(lifecycle.with_follow_policy(follow_policy(args.follow)));
         let dropped = DroppedFiles::new(&models_dir, Arc::clone(&importer));
         let loader = ReconcileLoop::new(Arc::clone(&lifecycle)).with_dropped(dropped);
+        let (jobs_records, host_name) = (jobs.records(), jobs.host_name().to_owned());
         let devices_found = job_host::report_devices(args.database.is_set(), &jobs);
         let parts = AppParts {
             models: router,
@@ -190,7 +190,7 @@ impl ServerParts {
             models_dir: models_dir.clone(),
             storage_quota: storage_quota.map(|limit_bytes| StorageQuota { limit_bytes }),
             objects: objects.clone(),
-            uploads: UploadStore::new(home.uploads(), datasets.clone()),
+            uploads: shared_records::open_uploads(home, &jobs_records, datasets.clone()),
             datasets,
             importer,
             trusted_keys: trusted_keys(args)?,
@@ -199,9 +199,9 @@ impl ServerParts {
             devices: discover_devices(args, program.clone(), device.current().info(), &metrics, &devices_found),
             fetcher: RemoteFetcher::new(args.fetch.policy()),
             webhooks: args.allow_webhook.clone(),
-            access: access_control(args, home, keys, &clock, &metrics),
+            access: access_control(args, home, keys, &jobs_records, &clock, &metrics),
             secrets,
-            audit: AuditLog::new(home.audit_log(), Arc::clone(&clock)),
+            audit: shared_records::open_audit_log(home, &jobs_records, &host_name, &clock)?,
             memory: RequestMemoryBudget::new(memory.requests_bytes),
             metrics,
             external_runs: ExternalRunStore::new(home.external_runs()),
@@ -229,9 +229,9 @@ impl ServerParts {
         let (shutdown, down) = watch::channel(false);
         let (jobs, models) = (self.parts.jobs.clone(), Arc::clone(&self.parts.models));
         let pipelines = self.parts.pipelines.clone();
-        let observer = self.parts.observer.clone();
+        let (observer, audit) = (self.parts.observer.clone(), self.parts.audit.clone());
         telemetry::reopen_on_hangup(&observer);
-        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, &down);
+        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, jobs.records(), &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());
@@ -287,6 +287,7 @@ impl ServerParts {
         sweeping.await.flatten().map_err(unexpected_error)?;
         let ran = running.await.flatten().map_err(unexpected_error)?.map_err(unexpected_error);
         telemetry::flush_telemetry(&observer);
+        shared_records::flush_audit_log(audit).await;
         ran
     }
 }
@@ -342,10 +343,12 @@ fn access_control(
     args: &ServeArgs,
     home: &StateDir,
     keys: KeyFile,
+    records: &Arc<dyn JobRecords>,
     clock: &Arc<dyn Clock>,
     metrics: &Arc<MetricsRegistry>,
 ) -> Arc<AccessControl> {
     let access = AccessControl::new(keys, home.key_usage(), Arc::clone(clock), Arc::clone(metrics));
+    let access = if records.is_shared() { access.with_shared_usage(Arc::clone(records)) } else { access };
     Arc::new(access.with_hosts(args.allow_host.clone()))
 }
 

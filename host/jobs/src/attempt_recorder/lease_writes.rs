@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_store::error::RecordError;
-use saggar_store::records::{JobLease, JobRecords, MeetingPoint, StateReason};
+use saggar_store::records::{JobLease, JobRecords, MeetingPoint, PendingPublication, StateReason};
 
 use super::AttemptRecorder;
 use crate::error::JobError;
@@ -29,6 +29,27 @@ impl AttemptRecorder {
     /// Notes a heartbeat of the worker, after which the next renewal of the lease is reported to it.
     pub(crate) fn record_heartbeat(&self, heartbeat: u64) {
         self.shared.leases.record_heartbeat(&self.lease.job, heartbeat);
+    }
+
+    /// Returns if the attempt may publish this version, or write an output without a version. Renews its lease.
+    ///
+    /// # Errors
+    /// `Records` with `Fenced` if another server owns the job.
+    pub(crate) async fn permit_write(&self, publication: Option<PendingPublication>) -> Result<(), JobError> {
+        self.with_lease(move |records, lease| match &publication {
+            Some(publication) => records.register_publication(lease, publication),
+            None => records.renew_for_write(lease),
+        })
+        .await
+    }
+
+    /// Records that a version that the attempt was permitted to publish is visible.
+    pub(super) async fn confirm_publication(&self, model: &str, version: u64) -> Result<(), JobError> {
+        if !self.shared.records.is_shared() {
+            return Ok(());
+        }
+        let model = model.to_owned();
+        self.with_lease(move |records, _| records.confirm_publication(&model, version)).await
     }
 
     /// Returns the reason of a request to stop the job, or `None` if there is no request.

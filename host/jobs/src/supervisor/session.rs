@@ -17,15 +17,12 @@ use crate::error::JobError;
 use crate::gateway::{CommandWriter, ConnectionResult, EventReader, HelloError, PendingConnection, WorkerConnection};
 use crate::job_trace::JobTrace;
 use crate::launcher::{AttemptResources, LaunchRequest, WorkerHandle, WorkerSignal};
-use crate::limits::{EVENT_BYTES_MAX, STOP_GRACE, USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
+use crate::limits::{EVENT_BYTES_MAX, LEASE_LOST_GRACE, STOP_GRACE, USAGE_INTERVAL, WORKER_HEARTBEAT_INTERVAL};
 use crate::line_reader::{LineRead, LineStream};
 use crate::outcome::{FinalEvent, WorkerExit};
 use crate::protocol::{AttemptConfig, WorkerCommand, WorkerEvent};
 use crate::shared::SharedState;
 use crate::spec::{IDLE, JobSpec, RECYCLED};
-
-/// Maximum time for a worker to end whose attempt no longer owns its job.
-const LEASE_LOST_GRACE: Duration = Duration::from_secs(5);
 
 /// The reason code of an attempt whose worker was refused.
 const WORKER_REFUSED: &str = "WORKER_REFUSED";
@@ -298,6 +295,10 @@ impl WorkerSession {
                 *last = FinalEvent::Failed(StateReason::new(reason, message));
             }
             Ok(WorkerEvent::NotebookIdle { sentence }) => self.stop_idle_notebook(recorder, sentence).await?,
+            Ok(WorkerEvent::PermissionRequested { request, publication }) => {
+                recorder.permit_write(publication).await?;
+                self.send_command(WorkerCommand::PermissionGranted { request }).await;
+            }
             Ok(WorkerEvent::Alive { heartbeat }) => recorder.record_heartbeat(heartbeat),
             Ok(event) => recorder.record_event(event).await?,
             Err(error) => return self.kill_for_protocol_error(recorder, &error.to_string()),

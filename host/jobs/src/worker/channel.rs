@@ -11,8 +11,9 @@ use super::pause_control::PauseControl;
 use super::ranks::rank_link::RankLink;
 use super::ranks::remote_leader;
 use super::supervisor_link::{SupervisorLink, write_line};
+use super::write_permission::WritePermissions;
 use crate::credentials::{CredentialsError, WorkerCredentials};
-use crate::limits::WORKER_HEARTBEAT_INTERVAL;
+use crate::limits::{LEASE_LOST_GRACE, WORKER_HEARTBEAT_INTERVAL};
 use crate::protocol::{
     AttemptConfig, EXIT_BROKEN, EXIT_TRY_AGAIN, PROTOCOL_VERSION, WorkerCommand, WorkerEvent, WorkerHello,
 };
@@ -36,6 +37,8 @@ enum EventSink {
 pub(crate) struct WorkerControl {
     /// Whether the attempt still owns its job.
     pub(crate) lease: Arc<LeaseGuard>,
+    /// Permissions for what the attempt makes visible.
+    pub(crate) permissions: WritePermissions,
     /// Save and return.
     pub(crate) stop: AtomicBool,
     /// Save and continue; reset when done.
@@ -237,7 +240,14 @@ fn follow_commands(
                 Ok(WorkerCommand::Pause { point }) => control.pause.set_point(point),
                 Ok(WorkerCommand::Alive) => {}
                 Ok(WorkerCommand::LeaseRenewed { heartbeat }) => control.lease.record_renewal(heartbeat),
-                Ok(WorkerCommand::LeaseLost) => end_fenced(&"another server owns the job now"),
+                Ok(WorkerCommand::PermissionGranted { request }) => control.permissions.grant(request),
+                Ok(WorkerCommand::LeaseLost) => {
+                    if control.permissions.refuse() {
+                        // The thread that publishes removes what it has sent, and ends the process.
+                        std::thread::sleep(LEASE_LOST_GRACE / 2);
+                    }
+                    end_fenced(&"another server owns the job now");
+                }
                 Ok(WorkerCommand::Start(_) | WorkerCommand::Refuse { .. }) | Err(_) => std::process::exit(EXIT_BROKEN),
             }
         }

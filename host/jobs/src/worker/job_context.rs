@@ -24,6 +24,7 @@ use super::logged_items::LoggedItemWriter;
 use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
+use super::permission_client::PermissionClient;
 use super::rights::JobRights;
 use super::store_outage::OutageRetry;
 use crate::protocol::{AttemptConfig, WorkerEvent};
@@ -131,6 +132,22 @@ impl WorkerJobContext {
 
     fn outage_retry(&self) -> OutageRetry {
         OutageRetry::new(&self.parts.channel, &self.parts.control)
+    }
+
+    /// Asks the server for permission to write an output, and ends the process if another server owns the job.
+    fn request_permission(&self) {
+        let AttemptConfig { renews_lease, .. } = self.parts.start;
+        let client = PermissionClient::of_attempt(renews_lease, &self.parts.channel, &self.parts.control);
+        if client.is_some_and(|client| !client.request(None)) {
+            self.end_if_refused();
+        }
+    }
+
+    /// Ends the process if another server owns the job.
+    fn end_if_refused(&self) {
+        if self.parts.control.permissions.is_refused() {
+            end_fenced(&"another server owns the job now");
+        }
     }
 
     /// Returns the context's counters, for the usage report.
@@ -328,7 +345,11 @@ impl JobContext for WorkerJobContext {
         let publish = || {
             self.check_may_publish(model)?;
             self.check_ownership()?;
-            self.parts.models.publish(&publication).map_err(|error| {
+            self.parts.control.permissions.set_publishing(true);
+            let published = self.parts.models.publish(&publication);
+            self.parts.control.permissions.set_publishing(false);
+            self.end_if_refused();
+            published.map_err(|error| {
                 self.parts.rights.release_model(model);
                 storage_error(&error, error.to_string())
             })
@@ -349,6 +370,7 @@ impl JobContext for WorkerJobContext {
         let files = self.parts.home.job_files();
         self.outage_retry().run(|| {
             self.check_ownership()?;
+            self.request_permission();
             files.write_output(&self.parts.start.job, path, data).map_err(|error| refused(&error))
         })?;
         let line = format!("wrote output/{path} ({} bytes)", data.len());

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use saggar_clock::Clock;
+use saggar_store::RecordError;
 use saggar_store::keys::{FileStamp, KeyFile, KeyRecord, KeyUsage, KeyUsageFile, key_id};
+use saggar_store::records::{HostKind, HostRecord, HostState, JobRecords, KeyRequests};
 
 use super::AccessError;
 use super::rate_limiter::KeyRateLimiter;
@@ -30,6 +32,15 @@ struct KeyringSnapshot {
     holders: HashMap<String, Arc<ActiveKey>>,
 }
 
+/// The usage of keys on all servers of shared records.
+#[derive(Debug)]
+struct SharedUsage {
+    records: Arc<dyn JobRecords>,
+    /// How many servers answer requests, this one included.
+    servers: AtomicU32,
+    is_failing: AtomicBool,
+}
+
 /// The active keys.
 #[derive(Debug)]
 pub(super) struct Keyring {
@@ -39,6 +50,8 @@ pub(super) struct Keyring {
     began: Instant,
     snapshot: RwLock<Arc<KeyringSnapshot>>,
     is_refresh_failing: AtomicBool,
+    /// The usage of all servers; `None` if the records have one server.
+    shared: Option<SharedUsage>,
     /// Held while the file is read, so that old content never replaces new content.
     reading: Mutex<()>,
 }
@@ -53,10 +66,17 @@ impl Keyring {
             began: Instant::now(),
             snapshot: known,
             is_refresh_failing: AtomicBool::new(false),
+            shared: None,
             reading: Mutex::default(),
         };
         keyring.reload();
         keyring
+    }
+
+    /// Counts the requests of all servers of these records.
+    pub(super) fn with_shared_usage(self, records: Arc<dyn JobRecords>) -> Keyring {
+        let (servers, is_failing) = (AtomicU32::new(1), AtomicBool::new(false));
+        Keyring { shared: Some(SharedUsage { records, servers, is_failing }), ..self }
     }
 
     pub(super) fn file(&self) -> &KeyFile {
@@ -148,7 +168,8 @@ impl Keyring {
         if let Some(rate) = holder.record.rate {
             let now_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX / 2);
             let refuse = |retry_seconds| AccessError::Rate { name: name(), rate: rate.to_string(), retry_seconds };
-            holder.limiter.take_token(rate, now_ns).map_err(refuse)?;
+            let servers = self.shared.as_ref().map_or(1, |shared| shared.servers.load(Ordering::Relaxed));
+            holder.limiter.take_token(rate, servers, now_ns).map_err(refuse)?;
         }
         if let Some(quota) = holder.record.quota {
             let refuse = |retry_seconds| AccessError::Quota { name: name(), quota: quota.to_string(), retry_seconds };
@@ -177,5 +198,49 @@ impl Keyring {
         if let Err(error) = self.usage.write(&used) {
             tracing::warn!(%error, "the usage of keys cannot be saved");
         }
+    }
+
+    /// Adds the requests since the last time to those of the other servers, reads the sums, and counts the servers. While the
+    /// database is away, each server goes on with what it knows. Can wait for the database.
+    pub(super) fn share_usage(&self) {
+        let Some(shared) = &self.shared else { return };
+        let failed = self.exchange_usage(shared).err();
+        let was_failing = shared.is_failing.swap(failed.is_some(), Ordering::Relaxed);
+        match failed {
+            Some(error) if !was_failing => {
+                tracing::error!(%error, "the requests of keys on other servers are not known; each server counts its own");
+            }
+            None if was_failing => tracing::info!("the requests of keys on other servers are known again"),
+            Some(_) | None => {}
+        }
+    }
+
+    fn exchange_usage(&self, shared: &SharedUsage) -> Result<(), RecordError> {
+        let hosts = shared.records.hosts()?;
+        let is_live = |host: &&HostRecord| host.offer.kind == HostKind::Server && host.state != HostState::Lost;
+        let servers = u32::try_from(hosts.iter().filter(is_live).count()).unwrap_or(u32::MAX);
+        shared.servers.store(servers.max(1), Ordering::Relaxed);
+        let (known, now_ms) = (self.snapshot(), self.clock.now_ms());
+        let limited = |holder: &Arc<ActiveKey>| holder.record.quota.map(|quota| (Arc::clone(holder), quota));
+        let unshared_usage: Vec<_> = known
+            .holders
+            .values()
+            .filter_map(limited)
+            .map(|(holder, quota)| (holder.limiter.take_unshared(quota, now_ms), holder))
+            .collect();
+        let added = unshared_usage.iter().map(|(KeyUsage { since_ms, requests }, holder)| KeyRequests {
+            key_id: holder.record.id.clone(),
+            since_ms: *since_ms,
+            requests: *requests,
+        });
+        let sums = shared.records.add_key_requests(&added.collect::<Vec<_>>()).inspect_err(|_| {
+            unshared_usage.iter().for_each(|(usage, holder)| holder.limiter.return_unshared(*usage));
+        })?;
+        for KeyRequests { key_id, since_ms, requests } in sums {
+            if let Some(holder) = known.holders.get(&key_id) {
+                holder.limiter.set_shared(KeyUsage { since_ms, requests });
+            }
+        }
+        Ok(())
     }
 }

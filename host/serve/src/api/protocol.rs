@@ -3,9 +3,10 @@
 use saggar_store::AccessAction;
 
 use super::{
-    compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys, logged_items,
-    logs, model_bundles, model_commands, model_push, model_removal, models, operations, outputs, pipelines, plugins,
-    projects, queues, quota, schedules, secrets, sweeps, version_detail, version_graph, versions, workers,
+    audit, compare, datasets, devices, events, experiments, exports, health, history, import, index, jobs, keys,
+    logged_items, logs, model_bundles, model_commands, model_push, model_removal, models, operations, outputs,
+    pipelines, plugins, projects, queues, quota, schedules, secrets, sweeps, version_detail, version_graph, versions,
+    workers,
 };
 use crate::access::route_scopes::RouteRequirement;
 use crate::http_protocol::{HttpProtocol, HttpRoute};
@@ -49,6 +50,7 @@ fn server_routes() -> Vec<HttpRoute> {
             .get(AccessAction::ManageKeys, keys::list)
             .post(AccessAction::ManageKeys, keys::create),
         HttpRoute::new("/api/v1/keys/{name}").delete(AccessAction::ManageKeys, keys::revoke),
+        HttpRoute::new("/api/v1/audit").get(AccessAction::ReadAudit, audit::list),
         HttpRoute::new("/api/v1/workers").get(AccessAction::ReadJob, workers::list),
         HttpRoute::new("/api/v1/workers/join")
             .post(RouteRequirement::SecretEffect(AccessAction::ManageWorkers), workers::join),

@@ -38,6 +38,14 @@ pub enum PredictionError {
         /// The number of running predictions.
         running: usize,
     },
+    /// The result is in the storage of another server, which this server does not have.
+    #[error("the result of prediction {id} is large, and in the storage of server {server}")]
+    OtherStorage {
+        /// Its identifier.
+        id: String,
+        /// The server that has computed it.
+        server: String,
+    },
     /// The webhook's URL is not allowed.
     #[error("webhook: {reason}")]
     Webhook {
@@ -60,6 +68,10 @@ impl ProtocolError for PredictionError {
             PredictionError::TooMany { .. } => {
                 ErrorMapping::too_many_requests(ErrorCode::QueueFull, "try again a little later")
             }
+            PredictionError::OtherStorage { .. } => ErrorMapping::not_found(
+                ErrorCode::NotFound,
+                "ask that server, and start all servers with the same --objects",
+            ),
             PredictionError::Webhook { .. } => ErrorMapping::unprocessable(ErrorCode::WebhookRefused, ""),
         }
     }

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use saggar_serving::{PredictionCall, PredictionInputs};
 
-use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::prediction::CogPrediction;
+use super::prediction_status::CogPredictionOutcome;
 use super::predictions::CogPredictions;
 use super::shared_json::SharedJson;
 use super::webhook::PredictionWebhook;
@@ -42,7 +43,11 @@ pub(super) fn spawn_prediction(
                 CogPredictionOutcome::Failed(ApiError::Internal { cause }.body().error)
             }
         };
-        prediction.finish(end, app.now_ms());
+        let (end, completed_ms) = match &app.predictions().shared {
+            Some(shared) => shared.settle(&prediction, end, app.now_ms()).await,
+            None => (end, app.now_ms()),
+        };
+        prediction.finish(end, completed_ms);
         app.predictions().store.mark_finished(&prediction, Instant::now());
         if let Some(webhook) = webhook {
             webhook.send_completed(|| prediction.to_json());

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use saggar_store::records::PredictionKey;
 
 use crate::access::ProjectScope;
 
@@ -17,6 +18,11 @@ impl PredictionOwner {
     /// Returns the owner of predictions that the request with these extensions creates.
     pub(super) fn from_extensions(extensions: &Extensions) -> PredictionOwner {
         PredictionOwner(ProjectScope::from_extensions(extensions).rights().key_id().map(str::to_owned))
+    }
+
+    /// Returns the key of the records of a prediction of this owner.
+    pub(super) fn record_key(&self, id: &str) -> PredictionKey {
+        PredictionKey { owner: self.0.clone().unwrap_or_default(), id: id.to_owned() }
     }
 
     /// Returns the map key of a prediction of this owner. Identifiers of keys and predictions never contain a `/`.

@@ -15,47 +15,13 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::owner::PredictionOwner;
+use super::prediction_status::{CogPredictionOutcome, CogPredictionStatus};
 use super::shared_json::SharedJson;
+use super::snapshot::PredictionSnapshot;
 use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
 
 /// A prediction as clients see it. Its input and outputs are stored as text.
 pub(super) type CogPredictionDocument = PredictionDocument<SharedJson>;
-
-/// The status of a prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CogPredictionStatus {
-    Starting,
-    Processing,
-    Succeeded,
-    Failed,
-    Canceled,
-}
-
-impl CogPredictionStatus {
-    fn name(self) -> &'static str {
-        match self {
-            CogPredictionStatus::Starting => "starting",
-            CogPredictionStatus::Processing => "processing",
-            CogPredictionStatus::Succeeded => "succeeded",
-            CogPredictionStatus::Failed => "failed",
-            CogPredictionStatus::Canceled => "canceled",
-        }
-    }
-
-    pub(super) fn is_terminal(self) -> bool {
-        matches!(self, CogPredictionStatus::Succeeded | CogPredictionStatus::Failed | CogPredictionStatus::Canceled)
-    }
-}
-
-/// The outcome of a prediction.
-#[derive(Debug)]
-pub(super) enum CogPredictionOutcome {
-    /// The outputs, and the compute time.
-    Succeeded(SharedJson, Duration),
-    /// The error message.
-    Failed(String),
-    Canceled,
-}
 
 /// An event that is sent to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +101,46 @@ impl CogPrediction {
         }
     }
 
+    /// Creates a prediction that another server computes, as it was recorded.
+    pub(super) fn from_snapshot(
+        (owner, id): (PredictionOwner, String),
+        digest: Option<Digest>,
+        snapshot: &PredictionSnapshot,
+    ) -> CogPrediction {
+        let by = (snapshot.model.clone(), snapshot.version);
+        let mut prediction = CogPrediction::new((owner, id), by, digest, &Bytes::new(), snapshot.created_ms);
+        prediction.input.clone_from(&snapshot.input);
+        if let Some(started_ms) = snapshot.started_ms {
+            prediction.mark_started(started_ms);
+        }
+        if let Some((end, completed_ms)) = snapshot.end() {
+            prediction.finish(end, completed_ms);
+        }
+        prediction
+    }
+
+    /// Returns the prediction as other servers see it.
+    pub(super) fn snapshot(&self) -> PredictionSnapshot {
+        let state = self.lock_state();
+        PredictionSnapshot {
+            model: self.model.clone(),
+            version: self.version,
+            status: state.status,
+            input: self.input.clone(),
+            output: state.output.clone(),
+            error: state.error.clone(),
+            created_ms: self.created_ms,
+            started_ms: state.started_ms,
+            completed_ms: state.completed_ms,
+            predict_nanos: state.predict_time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Returns the digest of the request, or `None` if the server chose the identifier.
+    pub(super) fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
     // A panic while the lock is held leaves the state consistent: each change is a single step.
     fn lock_state(&self) -> MutexGuard<'_, CogPredictionState> {
         self.state.lock()
@@ -168,10 +174,10 @@ impl CogPrediction {
         if state.status.is_terminal() { task.abort() } else { state.task = Some(task) }
     }
 
-    /// Marks the prediction as started.
+    /// Marks the prediction as started, unless it is marked already.
     pub(super) fn mark_started(&self, now_ms: u64) {
         let mut state = self.lock_state();
-        if !state.status.is_terminal() {
+        if state.status == CogPredictionStatus::Starting {
             state.status = CogPredictionStatus::Processing;
             state.started_ms = Some(now_ms);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// A JSON value as text. Clones share it. It is serialized as it was written.
@@ -33,6 +33,12 @@ impl SharedJson {
 impl Default for SharedJson {
     fn default() -> SharedJson {
         SharedJson(Box::<RawValue>::default().into())
+    }
+}
+
+impl<'de> Deserialize<'de> for SharedJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SharedJson, D::Error> {
+        Ok(SharedJson(Box::<RawValue>::deserialize(deserializer)?.into()))
     }
 }
 

@@ -48,6 +48,15 @@ impl CogPredictionStore {
         held.by_id.get(&owner.store_key(id)).cloned()
     }
 
+    /// Checks that a prediction can be added.
+    ///
+    /// # Errors
+    /// Returns `TooMany`.
+    pub(super) fn check_space(&self) -> Result<(), PredictionError> {
+        let running = self.lock_state().running;
+        if running >= PREDICTIONS_RUNNING_MAX { Err(PredictionError::TooMany { running }) } else { Ok(()) }
+    }
+
     /// Adds a running prediction.
     ///
     /// # Errors
@@ -66,6 +75,14 @@ impl CogPredictionStore {
         held.by_id.insert(place, Arc::clone(&prediction));
         held.running += 1;
         Ok(prediction)
+    }
+
+    /// Adds a running prediction that the records say is the owner's only one of this identifier.
+    pub(super) fn add_shared(&self, prediction: &Arc<CogPrediction>, now: Instant) {
+        let mut held = self.lock_state();
+        held.evict_finished(now);
+        held.by_id.insert(prediction.owner.store_key(&prediction.id), Arc::clone(prediction));
+        held.running += 1;
     }
 
     /// Records that the prediction has finished.
@@ -103,7 +120,7 @@ mod tests {
 
     use bytes::Bytes;
 
-    use super::super::prediction::CogPredictionOutcome;
+    use super::super::prediction_status::CogPredictionOutcome;
     use super::super::shared_json::SharedJson;
     use super::*;
 

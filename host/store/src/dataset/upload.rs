@@ -4,15 +4,17 @@
 //! ```text
 //! uploads/<id>/plan.json            the announcement; <id> is derived from it
 //! uploads/<id>/chunks/<digest>      received chunks, verified
+//! uploads/<id>/files                the files while they are imported, on the machine that imports them
 //! ```
+//!
+//! The plans and chunks are in a directory, or in the bucket that servers have in common, so that an upload can be continued
+//! and committed on any of them.
 
-use std::collections::HashSet;
-use std::fs;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::UNIX_EPOCH;
 
 use parking_lot::{Mutex, MutexGuard};
 use saggar_clock::UnixMillis;
@@ -24,10 +26,14 @@ use crate::directory_size::tree_bytes;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
-    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, MANIFEST_BYTES_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX,
+    CHUNK_BYTES_MAX, DISK_RESERVE_BYTES, INGESTS_WAITING_MAX, UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX,
     UPLOAD_PATH_BYTES_MAX, UPLOAD_PATH_PARTS_MAX, UPLOADS_OPEN_MAX,
 };
-use crate::regular_file;
+use crate::objects::BlockingObjects;
+
+mod chunk_store;
+
+use chunk_store::ChunkStore;
 
 /// Bytes on the disk per uploaded byte: its chunks, its files, its columns.
 const DISK_BYTES_PER_BYTE: u64 = 3;
@@ -64,10 +70,11 @@ struct UploadPlan {
     files: Vec<UploadFile>,
 }
 
-/// Uploads to a [`DatasetStore`]. Only one process, the server, may use it at a time.
+/// Uploads to a [`DatasetStore`]. Only one process, the server, may use its directory at a time.
 #[derive(Debug)]
 pub struct UploadStore {
     dir: PathBuf,
+    chunks: ChunkStore,
     datasets: DatasetStore,
     free_bytes: fn(&Path) -> io::Result<u64>,
     /// Allows one import at a time. This limits memory, and keeps two commits of one upload from removing each other's
@@ -108,14 +115,23 @@ impl UploadStore {
     /// Returns the store of uploads under `dir`, which are then imported into `datasets`.
     pub fn new(dir: impl Into<PathBuf>, datasets: DatasetStore) -> UploadStore {
         let (turn, waiting, open) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        let dir = dir.into();
         UploadStore {
-            dir: dir.into(),
+            chunks: ChunkStore::Directory(dir.clone()),
+            dir,
             datasets,
             free_bytes: durable::free_bytes,
             ingest_lock: turn,
             waiting,
             open_uploads: open,
         }
+    }
+
+    /// Keeps plans and chunks in a bucket, so that other servers with the same one can continue each upload.
+    #[must_use]
+    pub fn with_bucket(mut self, bucket: BlockingObjects) -> UploadStore {
+        self.chunks = ChunkStore::Bucket(bucket);
+        self
     }
 
     /// Replaces the function that returns the free disk space in bytes, for tests.
@@ -150,17 +166,13 @@ impl UploadStore {
         if free < needed {
             return Err(DatasetError::DiskFull { needed, free });
         }
-        let dir = self.upload_dir(&id);
-        let chunks = dir.join("chunks");
         // Chunks already received of a resumed upload take no more space.
-        let there = tree_bytes(&chunks)?;
-        room(total.saturating_sub(there))?;
-        durable::create_directories_below(&self.dir, &chunks).map_err(StoreError::io(&chunks))?;
-        let path = dir.join("plan.json");
-        let text = serde_json::to_vec(&plan).map_err(io::Error::from);
-        text.and_then(|text| durable::replace(&path, &text)).map_err(StoreError::io(&path))?;
+        let stored = self.chunks.stored_chunks(&id)?;
+        room(total.saturating_sub(stored.bytes))?;
+        let text = serde_json::to_vec(&plan).map_err(io::Error::from).map_err(StoreError::io(&self.dir))?;
+        self.chunks.write_plan(&id, text)?;
         self.remember_open(&id, plan.sorted_chunks());
-        Ok(UploadStatus { id, missing: missing_chunks(&dir, &plan), version: None })
+        Ok(UploadStatus { id, missing: missing_chunks(&stored.digests, &plan), version: None })
     }
 
     /// Stores a chunk. Sending it again succeeds.
@@ -180,15 +192,12 @@ impl UploadStore {
         if self.upload_chunks(id)?.binary_search(sha256).is_err() {
             return Err(DatasetError::NotFound { kind: "chunk", name: sha256.hex() });
         }
-        let path = self.upload_dir(id).join("chunks").join(sha256.hex());
-        durable::replace(&path, bytes).map_err(|error| match error.kind() {
-            // The upload was discarded after it was looked up.
-            io::ErrorKind::NotFound => {
-                self.lock_open_uploads().retain(|open| open.id != *id);
-                DatasetError::NotFound { kind: "upload", name: id.hex() }
-            }
-            _ => StoreError::io(&path)(error).into(),
-        })
+        if self.chunks.write_chunk(id, sha256, bytes)? {
+            return Ok(());
+        }
+        // The upload was discarded after it was looked up.
+        self.lock_open_uploads().retain(|open| open.id != *id);
+        Err(DatasetError::NotFound { kind: "upload", name: id.hex() })
     }
 
     /// Returns the missing chunks of an upload.
@@ -196,7 +205,8 @@ impl UploadStore {
     /// # Errors
     /// Returns `NotFound`; `Store`.
     pub fn missing(&self, id: &Digest) -> Result<Vec<Digest>, DatasetError> {
-        Ok(missing_chunks(&self.upload_dir(id), &self.read_plan(id)?))
+        let plan = self.read_plan(id)?;
+        Ok(missing_chunks(&self.chunks.stored_chunks(id)?.digests, &plan))
     }
 
     /// Assembles the files, imports them, and deletes the upload, also if the files are not a valid dataset. Committing
@@ -224,12 +234,14 @@ impl UploadStore {
         if plan.name != name {
             return Err(DatasetError::NotFound { kind: "upload", name: format!("{name}/{id}") });
         }
-        let missing = missing_chunks(&dir, &plan).len();
+        let missing = missing_chunks(&self.chunks.stored_chunks(id)?.digests, &plan).len();
         if missing > 0 {
             return Err(DatasetError::ChunksMissing { id: id.hex(), missing });
         }
         let files = dir.join("files");
-        let ingested = assemble(&dir.join("chunks"), &files, &plan).and_then(|()| {
+        durable::create_directories_below(&self.dir, &dir).map_err(StoreError::io(&dir))?;
+        let read_chunk = |chunk: &Digest| self.chunks.read_chunk(id, chunk);
+        let ingested = assemble(&read_chunk, &files, &plan).and_then(|()| {
             let going = tree_bytes(&dir)?;
             self.datasets.ingest_from(name, &files, Some(*id), now_ms, &|bytes| room(going, bytes))
         });
@@ -256,10 +268,9 @@ impl UploadStore {
     /// Deletes an upload and its chunks.
     pub fn discard(&self, id: &Digest) {
         self.lock_open_uploads().retain(|open| open.id != *id);
-        // The plan is deleted first: without it the rest is not an upload, and `discard_older_than` removes it.
-        let dir = self.upload_dir(id);
-        let _ = disk::remove_file(&dir.join("plan.json"));
-        let _ = disk::remove_tree(&dir);
+        self.chunks.remove(id);
+        // The files, if the chunks are elsewhere.
+        let _ = disk::remove_tree(&self.upload_dir(id));
     }
 
     /// Deletes uploads that were announced before a time, and returns their number.
@@ -267,24 +278,9 @@ impl UploadStore {
     /// # Errors
     /// Returns `Store` if the directory cannot be listed.
     pub fn discard_older_than(&self, before_ms: UnixMillis) -> Result<usize, DatasetError> {
-        let mut swept = 0;
-        let listed = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            listed => listed.map_err(StoreError::io(&self.dir))?,
-        };
-        for entry in listed {
-            let entry = entry.map_err(StoreError::io(&self.dir))?;
-            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            let begun = fs::metadata(entry.path().join("plan.json")).and_then(|it| it.modified());
-            let since = begun.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-            if since.is_none_or(|since| since.as_millis() < u128::from(before_ms)) {
-                self.discard(&id);
-                swept += 1;
-            }
-        }
-        Ok(swept)
+        let uploads = self.chunks.list()?;
+        let old = uploads.into_iter().filter(|(_, announced)| announced.is_none_or(|announced| announced < before_ms));
+        Ok(old.map(|(id, _)| self.discard(&id)).count())
     }
 
     fn upload_dir(&self, id: &Digest) -> PathBuf {
@@ -319,18 +315,12 @@ impl UploadStore {
     }
 
     fn read_plan(&self, id: &Digest) -> Result<UploadPlan, DatasetError> {
-        let path = self.upload_dir(id).join("plan.json");
-        let text = match regular_file::read(&path, MANIFEST_BYTES_MAX) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(DatasetError::NotFound { kind: "upload", name: id.hex() });
-            }
-            Err(error) => return Err(StoreError::io(&path)(error).into()),
-        };
+        let not_found = || DatasetError::NotFound { kind: "upload", name: id.hex() };
+        let text = self.chunks.read_plan(id)?.ok_or_else(not_found)?;
         let plan: Result<UploadPlan, _> = serde_json::from_slice(&text);
         // A plan that does not match the identifier, which is its digest, is ignored.
         let plan = plan.ok().filter(|plan| plan.upload_id() == *id);
-        plan.ok_or_else(|| DatasetError::NotFound { kind: "upload", name: id.hex() })
+        plan.ok_or_else(not_found)
     }
 }
 
@@ -359,11 +349,10 @@ impl UploadPlan {
     }
 }
 
-fn missing_chunks(dir: &Path, plan: &UploadPlan) -> Vec<Digest> {
-    let chunks = dir.join("chunks");
+fn missing_chunks(stored: &BTreeSet<Digest>, plan: &UploadPlan) -> Vec<Digest> {
     let mut seen = HashSet::new();
     let all = plan.files.iter().flat_map(|file| &file.chunks).copied();
-    all.filter(|chunk| seen.insert(*chunk) && !chunks.join(chunk.hex()).is_file()).collect()
+    all.filter(|chunk| seen.insert(*chunk) && !stored.contains(chunk)).collect()
 }
 
 /// Returns whether this is a valid relative path of a file within a folder, on every system.
@@ -407,7 +396,11 @@ fn check_files(files: &[UploadFile]) -> Result<u64, DatasetError> {
 }
 
 /// Writes the files from their chunks and verifies each. Leftovers of an earlier attempt are removed.
-fn assemble(chunks: &Path, files: &Path, plan: &UploadPlan) -> Result<(), DatasetError> {
+fn assemble(
+    read_chunk: &dyn Fn(&Digest) -> Result<Vec<u8>, StoreError>,
+    files: &Path,
+    plan: &UploadPlan,
+) -> Result<(), DatasetError> {
     match disk::remove_tree(files) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(StoreError::io(files)(error).into());
@@ -423,8 +416,7 @@ fn assemble(chunks: &Path, files: &Path, plan: &UploadPlan) -> Result<(), Datase
         let file = disk::create_file(&path, durable::PRIVATE_FILE_MODE).map_err(StoreError::io(&path))?;
         let (mut hasher, mut found) = (Sha256Hasher::new(), 0);
         for chunk in &announced.chunks {
-            let source = chunks.join(chunk.hex());
-            let bytes = regular_file::read(&source, CHUNK_BYTES_MAX as u64).map_err(StoreError::io(&source))?;
+            let bytes = read_chunk(chunk)?;
             hasher.update(&bytes);
             found += bytes.len() as u64;
             disk::write(&file, &path, &bytes).map_err(StoreError::io(&path))?;

@@ -281,6 +281,8 @@ pub struct JobAttempt {
     pub seconds_estimated: bool,
     /// The pool whose slots it occupied.
     pub pool: String,
+    /// The name of the server or worker that claimed it. Empty if the records have one server only.
+    pub server: String,
     /// The names of its hosts, in the order of their ranks, if it had several.
     pub hosts: Vec<String>,
     /// The time it was claimed.

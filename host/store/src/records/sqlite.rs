@@ -26,7 +26,7 @@ mod tests;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 18] = [
+pub(super) const SCHEMAS: [&str; 19] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -44,6 +44,7 @@ pub(super) const SCHEMAS: [&str; 18] = [
     include_str!("sqlite/groups.sql"),
     include_str!("sqlite/log_chunks.sql"),
     include_str!("sqlite/workers.sql"),
+    include_str!("sqlite/shared_rows.sql"),
     include_str!("sqlite/attempt_hosts.sql"),
 ];
 

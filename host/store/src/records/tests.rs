@@ -16,6 +16,7 @@ mod pause;
 mod pipelines;
 mod queue;
 mod rights;
+mod shared_rows;
 mod sweeps;
 mod urls;
 mod usage;

@@ -92,6 +92,8 @@ pub enum AccessAction {
     ReadMetrics,
     /// See, make and revoke keys.
     ManageKeys,
+    /// Read the audit log.
+    ReadAudit,
     /// Let hosts join the workers, and drain hosts.
     ManageWorkers,
     /// Set which projects a model or a dataset belongs to.
@@ -116,7 +118,7 @@ const fn action_rule(name: &'static str, scope: KeyScope, kind: ResourceKind, sh
 
 impl AccessAction {
     /// Every effect.
-    pub const ALL: [AccessAction; 28] = [
+    pub const ALL: [AccessAction; 29] = [
         AccessAction::Predict,
         AccessAction::ReadPrediction,
         AccessAction::CancelPrediction,
@@ -142,6 +144,7 @@ impl AccessAction {
         AccessAction::UploadPlugin,
         AccessAction::ReadMetrics,
         AccessAction::ManageKeys,
+        AccessAction::ReadAudit,
         AccessAction::ManageWorkers,
         AccessAction::AssignProjects,
         AccessAction::Administer,
@@ -192,6 +195,7 @@ impl AccessAction {
                 action_rule("metrics.read", KeyScope::MetricsRead, ResourceKind::Server, false)
             }
             AccessAction::ManageKeys => action_rule("key.manage", KeyScope::Admin, ResourceKind::Server, false),
+            AccessAction::ReadAudit => action_rule("audit.read", KeyScope::Admin, ResourceKind::Server, false),
             AccessAction::ManageWorkers => action_rule("worker.manage", KeyScope::Admin, ResourceKind::Server, false),
             AccessAction::AssignProjects => {
                 action_rule("projects.assign", KeyScope::Admin, ResourceKind::Server, false)

@@ -6,7 +6,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::publication_fence::{PendingPublication, PublicationFence};
 use super::{StagedVersion, VersionDraft, VersionStore, is_name, parse_version};
 use crate::durable::{self, disk};
 use crate::error::StoreError;
@@ -16,6 +18,8 @@ use crate::limits::PUT_TRIES_MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct VersionDirectories {
     root: PathBuf,
+    /// Decides whether a new version may become visible, if somebody does.
+    fence: Option<Arc<dyn PublicationFence>>,
 }
 
 /// Prefix of the names of directories in which versions are prepared.
@@ -23,7 +27,12 @@ const STAGING_PREFIX: &str = ".staged-";
 
 impl VersionDirectories {
     pub(crate) fn new(root: impl Into<PathBuf>) -> VersionDirectories {
-        VersionDirectories { root: root.into() }
+        VersionDirectories { root: root.into(), fence: None }
+    }
+
+    /// Asks `fence` before a version becomes visible, if there is one.
+    pub(crate) fn with_fence(self, fence: Option<Arc<dyn PublicationFence>>) -> VersionDirectories {
+        VersionDirectories { fence, ..self }
     }
 
     pub(crate) fn directory(&self, name: &str, version: u64) -> PathBuf {
@@ -259,6 +268,13 @@ impl VersionDraft for DirectoryDraft<'_> {
         let last = self.versions.last().copied().unwrap_or(0).max(self.lock.last);
         let version = last.saturating_add(1);
         self.lock.record(version)?;
+        if let Some(fence) = &self.store.fence {
+            fence.register(&PendingPublication {
+                id: durable::random_hex::<16>(),
+                model: self.name.clone(),
+                version,
+            })?;
+        }
         let target = self.store.directory(&self.name, version);
         disk::rename(staging, &target).map_err(StoreError::io(&target))?;
         let directory = self.store.root.join(&self.name);

@@ -16,7 +16,8 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use super::directories::VersionDirectories;
-use super::objects::{ObjectVersions, VersionIndex, VersionListing};
+use super::objects::{ObjectVersions, RenumberPublication, VersionIndex, VersionListing};
+use super::publication_fence::PendingPublication;
 use super::staged_draft::{DirectoryCommit, StagedDraft};
 use super::{MANIFEST_FILE, ManifestSource, StagedVersion, VersionDraft, VersionStore};
 use crate::durable::{self, disk};
@@ -203,6 +204,16 @@ impl MirroredVersions {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io(&marker)(error)),
         }
+    }
+
+    /// Makes a registered version visible in the store, as [`ObjectVersions::complete_publication`] does. The next
+    /// synchronization fetches it.
+    pub(crate) fn complete_publication(
+        &self,
+        publication: &PendingPublication,
+        renumber: RenumberPublication<'_>,
+    ) -> Result<Option<u64>, StoreError> {
+        self.remote.complete_publication(publication, renumber)
     }
 
     /// Returns whether the store no longer has a version. A store that does not answer may have it.

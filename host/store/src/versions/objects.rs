@@ -4,6 +4,7 @@
 //! <folder>/<name>/<version>.json        the index: names, sizes and parts of the version's files, and its manifest
 //! <folder>/<name>/<version>.removed     marks a version as removed, so that its number is not used again
 //! <folder>-parts/<name>/<id>/<n>        the content, in parts of at most PART_BYTES_MAX
+//! <folder>-parts/<name>/<id>/index.json the index, if a publication is registered before it becomes visible
 //! ```
 //!
 //! The index is written last, and only if its name is free: that commits the version. Files are fetched into a cache of
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use saggar_clock::UnixMillis;
 
 use super::fetch_cache::FetchCache;
+use super::publication_fence::{PendingPublication, PublicationFence};
 use super::staged_draft::{DirectoryCommit, StagedDraft};
 use super::{
     ListedVersion, MANIFEST_FILE, ManifestSource, StagedVersion, VersionDraft, VersionStore, is_name, parse_version,
@@ -34,8 +36,10 @@ use crate::error::StoreError;
 use crate::limits::{FETCHED_BYTES_MAX, INDEXED_MANIFEST_BYTES_MAX};
 use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 
+mod pending;
 mod version_index;
 
+pub(crate) use pending::RenumberPublication;
 pub(crate) use version_index::{IndexedFile, IndexedPart, VersionIndex};
 
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.
@@ -53,6 +57,8 @@ pub(crate) struct ObjectVersions {
     /// The indexes that were read, by name and number. An index is never changed; another one of the same number, in a
     /// bucket that was emptied, has another time.
     indexes: Mutex<KnownIndexes>,
+    /// Decides whether a new version may become visible, if somebody does.
+    fence: Option<Arc<dyn PublicationFence>>,
 }
 
 /// The objects of a listing: the versions that exist, with the time of their index, and those that were removed.
@@ -74,7 +80,12 @@ impl ObjectVersions {
     /// Returns the versions below `folder` of `objects`. Files are fetched into `cache`.
     pub(crate) fn new(objects: BlockingObjects, folder: &str, cache: impl Into<PathBuf>) -> ObjectVersions {
         let cache = FetchCache::new(cache.into(), FETCHED_BYTES_MAX);
-        ObjectVersions { objects, folder: folder.to_owned(), cache, indexes: Mutex::default() }
+        ObjectVersions { objects, folder: folder.to_owned(), cache, indexes: Mutex::default(), fence: None }
+    }
+
+    /// Asks `fence` before a version becomes visible, if there is one.
+    pub(crate) fn with_fence(self, fence: Option<Arc<dyn PublicationFence>>) -> ObjectVersions {
+        ObjectVersions { fence, ..self }
     }
 
     fn index_name(&self, name: &str, version: u64) -> String {
@@ -223,11 +234,13 @@ impl ObjectVersions {
         number: Option<u64>,
     ) -> Result<Option<(u64, VersionIndex)>, StoreError> {
         let parts_folder = format!("{}-parts/{name}/{}", self.folder, durable::random_hex::<16>());
+        let mut is_registered = false;
         let committed = self.send_files(directory, &parts_folder).and_then(|index| {
-            let version = self.commit_index(name, &index, number)?;
+            let version = self.commit_index(name, &index, number, &mut is_registered)?;
             Ok(version.map(|version| (version, index)))
         });
-        if !matches!(committed, Ok(Some(_))) {
+        // A registered version can become visible later.
+        if !matches!(committed, Ok(Some(_))) && !is_registered {
             let _ = self.objects.wait(|objects| async move { objects.delete_folder(&parts_folder).await });
         }
         committed
@@ -253,7 +266,17 @@ impl ObjectVersions {
         Ok(index)
     }
 
-    fn commit_index(&self, name: &str, index: &VersionIndex, number: Option<u64>) -> Result<Option<u64>, StoreError> {
+    /// Makes a version visible whose parts were sent. Sets `is_registered` once the fence has permitted that.
+    fn commit_index(
+        &self,
+        name: &str,
+        index: &VersionIndex,
+        number: Option<u64>,
+        is_registered: &mut bool,
+    ) -> Result<Option<u64>, StoreError> {
+        if self.fence.is_some() {
+            self.store_pending_index(index)?;
+        }
         let text = Bytes::from(index.encode());
         loop {
             let VersionNumbers { existing, removed } = self.numbers(Some(name))?;
@@ -261,6 +284,11 @@ impl ObjectVersions {
             let version = number.unwrap_or(last.saturating_add(1));
             if removed.contains_key(&(name.to_owned(), version)) {
                 return Ok(None);
+            }
+            if let Some(fence) = &self.fence {
+                let (id, model) = (index.id().to_owned(), name.to_owned());
+                fence.register(&PendingPublication { id, model, version })?;
+                *is_registered = true;
             }
             let (object, text) = (self.index_name(name, version), text.clone());
             // The index names the folder of this version's parts, which no other version has.

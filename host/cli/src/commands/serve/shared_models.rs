@@ -74,13 +74,34 @@ fn log_changes(changes: &MirrorChanges) {
     }
 }
 
+/// Makes versions visible that jobs were permitted to publish and did not, because their workers have ended.
+fn complete_publications(registry: &ModelRegistry, records: &dyn JobRecords) {
+    match registry.complete_publications(records) {
+        Ok(completed) => {
+            for (model, version) in completed {
+                tracing::info!(model, version, "the publication of a job that has ended was completed");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "publications of jobs that have ended are not completed"),
+    }
+}
+
 fn synchronize_notes(registry: &ModelRegistry) {
     NOTES_FAILURE.log(registry.synchronize_notes().map(drop));
 }
 
 /// Follows the others until the server stops. The watcher of the models directory sees what changes there. Nothing waits
 /// for another: a large version delays no alias.
-pub(super) fn keep_synchronized(registry: &ModelRegistry, secrets: &SecretStore, down: &watch::Receiver<bool>) {
+pub(super) fn keep_synchronized(
+    registry: &ModelRegistry,
+    secrets: &SecretStore,
+    records: Arc<dyn JobRecords>,
+    down: &watch::Receiver<bool>,
+) {
+    if records.is_shared() {
+        let versions = registry.clone();
+        repeat(down.clone(), move || complete_publications(&versions, &*records));
+    }
     if registry.is_mirrored() {
         let versions = registry.clone();
         repeat(down.clone(), move || synchronize_versions(&versions));

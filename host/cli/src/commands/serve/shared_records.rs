@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use saggar_clock::Clock;
 use saggar_jobs::launcher::SECRETS_KEY_VARIABLE;
-use saggar_store::records::{self, DocumentRecords, JobRecords, ServerIdentity};
+use saggar_serve::AuditLog;
+use saggar_serve::limits::AUDIT_FLUSH_TIME_MAX;
+use saggar_store::records::{self, AuditRecords, DocumentRecords, JobRecords, ServerIdentity};
 use saggar_store::server_identity::{is_server_name, server_identity};
-use saggar_store::{KeyFile, ObjectStorage, SealingKey, SecretStore, StateDir};
+use saggar_store::{DatasetStore, KeyFile, ObjectStorage, SealingKey, SecretStore, StateDir, UploadStore};
 
 use super::unexpected_error;
 use crate::args::{DatabaseArgs, DatabaseUrl};
@@ -91,4 +94,37 @@ pub(super) fn identify_server(
         "the records are in a database that other servers can use"
     );
     Ok(server)
+}
+
+/// Opens the audit log, whose lines the servers of a database have in common.
+///
+/// # Errors
+/// Returns an error if the system cannot start a thread.
+pub(super) fn open_audit_log(
+    home: &StateDir,
+    records: &Arc<dyn JobRecords>,
+    server: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<AuditLog, CliError> {
+    let audit = AuditLog::new(home.audit_log(), Arc::clone(clock));
+    if !records.is_shared() {
+        return Ok(audit);
+    }
+    audit.share(Arc::clone(records) as Arc<dyn AuditRecords>, server).map_err(unexpected_error)
+}
+
+/// Opens the uploads of datasets, whose chunks servers with one database and one bucket have in common.
+pub(super) fn open_uploads(home: &StateDir, records: &Arc<dyn JobRecords>, datasets: DatasetStore) -> UploadStore {
+    let uploads = UploadStore::new(home.uploads(), datasets);
+    match home.bucket().filter(|_| records.is_shared()) {
+        Some(bucket) => uploads.with_bucket(bucket.clone()),
+        None => uploads,
+    }
+}
+
+/// Waits until the database has the lines of the audit log, for a few seconds at most.
+pub(super) async fn flush_audit_log(audit: AuditLog) {
+    if let Err(error) = tokio::task::spawn_blocking(move || audit.flush(AUDIT_FLUSH_TIME_MAX)).await {
+        tracing::error!(%error, "the last lines of the audit log may be missing in the database");
+    }
 }

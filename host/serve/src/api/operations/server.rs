@@ -80,6 +80,23 @@ fn key_and_worker_operations() -> Vec<OpenApiOperation> {
             .with_body::<KeyRequest>()
             .with_errors(&[400, 408, 409, 413]),
         OpenApiOperation::delete("/api/v1/keys/{name}", "Revokes a key").with_errors(&[404]),
+        OpenApiOperation::get("/api/v1/audit", "The audit log: who changed what, newest line first")
+            .with_description(
+                "Of all servers that have one database, or of this server. A key that is limited to projects cannot read \
+                 it. `next` is the value of `before` for the next page.",
+            )
+            .with_query("who", ParameterType::Described("Only lines of this originator, such as key:ci."))
+            .with_query(
+                "action",
+                ParameterType::Described("Only lines of this action, such as model.promote, or of a kind: model."),
+            )
+            .with_query("subject", ParameterType::Described("Only lines about this model, job, key or other thing."))
+            .with_query("result", ParameterType::Described("Only lines with this result: ok, refused, or a code."))
+            .with_query("server", ParameterType::Described("Only lines of this server."))
+            .with_query("since", ParameterType::Integer { min: 0 })
+            .with_query("before", ParameterType::Integer { min: 0 })
+            .with_query("limit", ParameterType::Integer { min: 1 })
+            .with_errors(&[400]),
         OpenApiOperation::get("/api/v1/workers", "The hosts that run jobs: servers and workers"),
         OpenApiOperation::post("/api/v1/workers/join", "The settings of a host that joins the workers of this server")
             .with_description(

@@ -3,6 +3,7 @@
 use super::upload::{UploadFile, UploadStore};
 use super::*;
 use crate::limits::{CHUNK_BYTES_MAX, UPLOAD_FILES_MAX, UPLOADS_OPEN_MAX};
+use crate::objects::{BlockingObjects, ObjectStorage};
 
 const JSON: &[u8] = br#"{"format":"csv","file":"data/x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
 
@@ -197,4 +198,54 @@ fn old_uploads_are_discarded() {
     assert_eq!(place.uploads.discard_older_than(1_000).unwrap(), 0);
     assert_eq!(place.uploads.discard_older_than(UnixMillis::MAX).unwrap(), 1);
     assert_eq!(place.entries_left("uploads"), 0);
+}
+
+/// Two servers with one bucket and one store of datasets.
+#[test]
+fn an_upload_is_continued_and_committed_by_another_server_with_the_same_bucket() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let objects = ObjectStorage::from_store(Arc::new(object_store::memory::InMemory::new()));
+    let bucket = BlockingObjects::new(objects.clone(), runtime.handle().clone());
+    let datasets = DatasetStore::new(directory.path().join("datasets"));
+    let [a, b] = ["a", "b"].map(|server| {
+        let uploads = directory.path().join(server);
+        UploadStore::new(uploads, datasets.clone()).with_bucket(bucket.clone())
+    });
+    let csv = b"1\n2\n3\n4\n";
+    let begun = a.begin("d", announced_files(csv), |_| Ok(())).unwrap();
+    assert_eq!(begun.missing.len(), 3);
+    a.put_chunk(&begun.id, &Digest::of(b"1\n2\n"), b"1\n2\n").unwrap();
+    // The other server knows the announcement and what was sent. The quota counts only what is missing.
+    let mut wanted = 0;
+    let room = |bytes| {
+        wanted = bytes;
+        Ok(())
+    };
+    let again = b.begin("d", announced_files(csv), room).unwrap();
+    assert_eq!((again.id, again.missing.len(), wanted), (begun.id, 2, JSON.len() as u64 + 4));
+    let early = b.commit("d", &begun.id, 1, |_, _| Ok(())).unwrap_err();
+    assert!(matches!(early, DatasetError::ChunksMissing { missing: 2, .. }), "{early}");
+    b.put_chunk(&begun.id, &Digest::of(JSON), JSON).unwrap();
+    let unknown = b.put_chunk(&begun.id, &Digest::of(b"x"), b"x").unwrap_err();
+    assert!(matches!(unknown, DatasetError::NotFound { kind: "chunk", .. }), "{unknown}");
+    a.put_chunk(&begun.id, &Digest::of(b"3\n4\n"), b"3\n4\n").unwrap();
+    assert_eq!(b.missing(&begun.id).unwrap(), []);
+    let info = b.commit("d", &begun.id, 1, |_, _| Ok(())).unwrap();
+    assert_eq!((info.version, info.items), (1, 4));
+    assert_eq!(
+        a.commit("d", &begun.id, 2, |_, _| Ok(())).unwrap().version,
+        1,
+        "committing again gives the same version"
+    );
+    assert_eq!(a.begin("d", announced_files(csv), |_| Ok(())).unwrap().version, Some(1));
+    assert!(runtime.block_on(objects.list("uploads")).unwrap().is_empty(), "nothing is left in the bucket");
+    for server in ["a", "b"] {
+        let left = std::fs::read_dir(directory.path().join(server)).unwrap().count();
+        assert_eq!(left, 0, "nothing is left on {server}");
+    }
+    a.begin("e", announced_files(b"1\n"), |_| Ok(())).unwrap();
+    assert_eq!(b.discard_older_than(1_000).unwrap(), 0);
+    assert_eq!(b.discard_older_than(UnixMillis::MAX).unwrap(), 1);
+    assert!(runtime.block_on(objects.list("uploads")).unwrap().is_empty());
 }

@@ -7,13 +7,14 @@ use crate::error::RecordError;
 use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 7] = [
+pub(super) const SCHEMAS: [&str; 8] = [
     include_str!("schema.sql"),
     include_str!("leases.sql"),
     include_str!("documents.sql"),
     include_str!("groups.sql"),
     include_str!("log_chunks.sql"),
     include_str!("workers.sql"),
+    include_str!("shared_rows.sql"),
     include_str!("attempt_hosts.sql"),
 ];
 

@@ -171,8 +171,8 @@ pub(super) fn claim_queued(
     let values = params![id, now_ms, server.name, server.id, claim, until];
     let Some(job) = tx.query_optional(&sql, values, row::job_from_row)? else { return Ok(None) };
     tx.execute(
-        "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
-        params![id, job.attempts, now_ms, pool],
+        "INSERT INTO attempts (job, number, state, started_ms, pool, server) VALUES (?1, ?2, 'STARTING', ?3, ?4, ?5)",
+        params![id, job.attempts, now_ms, pool, server.name],
     )?;
     let lease = lease_of(&job);
     Ok(Some(ClaimedJob { job, lease }))

@@ -188,7 +188,7 @@ pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<
     tx.query_all(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
          first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
-         data_seconds, all_reduce_seconds, checkpoint_seconds, seconds_estimated \
+         data_seconds, all_reduce_seconds, checkpoint_seconds, seconds_estimated, server \
          FROM attempts WHERE job = ?1 ORDER BY number",
         params![id],
         |row| {
@@ -200,6 +200,7 @@ pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<
                 device: row.get(4)?,
                 seconds_estimated: row.get(17)?,
                 pool: row.get(13)?,
+                server: row.get(18)?,
                 hosts: hosts.get(&number).cloned().unwrap_or_default(),
                 started_ms: row.get(5)?,
                 ended_ms: row.get(6)?,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::point_batch::{PointBatch, upsert_latest};
 use super::row;
 use super::{clamp_limit, job, thinning};
 use crate::error::RecordError;
@@ -11,10 +12,7 @@ use crate::records::{JobDetails, JobLease, MetricPoint};
 
 pub(super) fn record_points(tx: &dyn SqlSession, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
     job::check_lease(tx, lease)?;
-    let insert = "INSERT INTO metrics (job, name, step, attempt, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-         ON CONFLICT (job, name, step, attempt) DO UPDATE SET value = ?5, at_ms = ?6";
-    let replace =
-        "UPDATE metrics SET value = ?5, at_ms = ?6 WHERE job = ?1 AND name = ?2 AND step = ?3 AND attempt = ?4";
+    let mut batch = PointBatch::default();
     let mut all = thinning::load(tx, &lease.job)?;
     let mut last: BTreeMap<&str, &MetricPoint> = BTreeMap::new();
     for point in points {
@@ -22,38 +20,20 @@ pub(super) fn record_points(tx: &dyn SqlSession, lease: &JobLease, points: &[Met
             let (value, expected) = (point.name.chars().take(80).collect(), "must have at most 255 bytes");
             return Err(RecordError::Invalid { field: "metric", value, expected }.into());
         }
-        let (step, at) = (point.step, point.at_ms);
-        let write = if all.entry(point.name.clone()).or_default().count_point() { insert } else { replace };
-        tx.execute(write, params![lease.job, point.name, step, lease.attempt, point.value, at])?;
+        batch.add(point, all.entry(point.name.clone()).or_default().count_point());
         let last = last.entry(&point.name).or_insert(point);
         if point.step >= last.step {
             *last = point;
         }
     }
-    upsert_latest(tx, lease, last.values())?;
+    batch.write(tx, lease)?;
+    upsert_latest(tx, lease, &last.into_values().collect::<Vec<_>>())?;
     if names(tx, &lease.job)?.len() > SERIES_MAX as usize {
         let value = points.last().map(|point| point.name.clone()).unwrap_or_default();
         let expected = "is one series too many: a job has at most 256";
         return Err(RecordError::Invalid { field: "metric", value, expected }.into());
     }
     thinning::store(tx, lease, all, points)
-}
-
-/// Stores the last point of each series unless a later one is stored. The holder of the lease is the newest attempt.
-fn upsert_latest<'a>(
-    tx: &dyn SqlSession,
-    lease: &JobLease,
-    points: impl Iterator<Item = &'a &'a MetricPoint>,
-) -> TransactionResult<()> {
-    let keep = "INSERT INTO latest (job, name, attempt, step, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-         ON CONFLICT (job, name) DO UPDATE SET attempt = excluded.attempt, step = excluded.step, \
-         value = excluded.value, at_ms = excluded.at_ms \
-         WHERE excluded.attempt > latest.attempt OR excluded.step >= latest.step";
-    for point in points {
-        let (step, at) = (point.step, point.at_ms);
-        tx.execute(keep, params![lease.job, point.name, lease.attempt, step, point.value, at])?;
-    }
-    Ok(())
 }
 
 pub(super) fn names(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<String>> {

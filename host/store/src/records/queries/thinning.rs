@@ -1,44 +1,14 @@
 //! Limits the number of points per job: long series are thinned and then recorded at a lower rate.
 
-use std::collections::BTreeMap;
-
 use super::event;
+use super::point_batch::store_counts;
+use super::series_counts::{SeriesCounts, SeriesCountsByName};
 use crate::limits::POINTS_MAX;
 use crate::records::session::{SqlSession, TransactionResult, params};
 use crate::records::{JobLease, MetricPoint};
 
 /// The kind of the event that reports thinning, once per job.
 const THINNED_EVENT_KIND: &str = "SERIES_THINNED";
-
-/// The recording state of one series.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SeriesCounts {
-    /// Number of points recorded, including points that have been replaced since.
-    points: u64,
-    /// Number of points reported.
-    reported: u64,
-    /// Every `stride`-th reported point is recorded.
-    stride: u64,
-}
-
-/// The series of a job by name.
-pub(super) type SeriesCountsByName = BTreeMap<String, SeriesCounts>;
-
-impl SeriesCounts {
-    /// Counts a reported point and returns whether to record it.
-    pub(super) fn count_point(&mut self) -> bool {
-        let is_recorded = self.reported.is_multiple_of(self.stride.max(1));
-        self.reported = self.reported.saturating_add(1);
-        self.points += u64::from(is_recorded);
-        is_recorded
-    }
-}
-
-impl Default for SeriesCounts {
-    fn default() -> SeriesCounts {
-        SeriesCounts { points: 0, reported: 0, stride: 1 }
-    }
-}
 
 /// Reads the recording state of a job's series.
 pub(super) fn load(tx: &dyn SqlSession, job: &str) -> TransactionResult<SeriesCountsByName> {
@@ -67,13 +37,7 @@ pub(super) fn store(
         let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
         event::record(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
     }
-    let update = "UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2";
-    for (name, series) in &all {
-        if thinned || touched.iter().any(|point| point.name == *name) {
-            tx.execute(update, params![lease.job, name, series.points, series.reported, series.stride])?;
-        }
-    }
-    Ok(())
+    store_counts(tx, &lease.job, &all, |name| thinned || touched.iter().any(|point| point.name == name))
 }
 
 /// Removes every second point of series that have more than half of their share. Returns whether there were too many.

@@ -2,7 +2,7 @@
 //! their clocks set, and the database restarts. Each second of it is a step of the test's clock. A failure names the seed,
 //! with which `SAGGAR_SIMULATION_SEED` repeats it. `SAGGAR_SIMULATION_SEEDS` is the number of seeds of a long form.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lease_clock::LeaseFixture;
@@ -10,8 +10,8 @@ use super::leases::{host_lost, query, server};
 use super::{new_job, reason};
 use crate::error::RecordError;
 use crate::records::{
-    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PlacedJob, PlacementState,
-    ReaperGate, ServerIdentity, StateReason,
+    AttemptUsage, JobLease, JobPlacements, JobState, LEASE_RENEWAL_INTERVAL, LeaseRenewal, PendingPublication,
+    PlacedJob, PlacementState, ReaperGate, ServerIdentity, StateReason,
 };
 
 /// Seconds without a renewal after which an owner no longer knows that it is one.
@@ -75,6 +75,8 @@ struct JobTruth {
 #[derive(Debug, Default)]
 struct SimulationCounts {
     reaped: u32,
+    published: u32,
+    completed: u32,
     refused: u32,
     lost_answers: u32,
 }
@@ -87,6 +89,9 @@ struct LeaseSimulation<'a> {
     database_returns: u64,
     servers: Vec<SimulatedServer>,
     jobs: BTreeMap<String, JobTruth>,
+    /// The publications that were registered, and those whose version is visible.
+    registered: BTreeSet<String>,
+    visible: BTreeSet<String>,
     counts: SimulationCounts,
 }
 
@@ -104,8 +109,18 @@ impl LeaseSimulation<'_> {
         };
         let servers = ["a", "b", "c"].map(simulated).into();
         let rng = SimulationRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let (jobs, counts) = (BTreeMap::new(), SimulationCounts::default());
-        LeaseSimulation { fixture, rng, second: 0, has_faults: true, database_returns: 0, servers, jobs, counts }
+        LeaseSimulation {
+            fixture,
+            rng,
+            second: 0,
+            has_faults: true,
+            database_returns: 0,
+            servers,
+            jobs: BTreeMap::new(),
+            registered: BTreeSet::new(),
+            visible: BTreeSet::new(),
+            counts: SimulationCounts::default(),
+        }
     }
 
     fn now_ms(&self) -> u64 {
@@ -174,7 +189,9 @@ impl LeaseSimulation<'_> {
         if self.second >= self.servers[at].next_renewal {
             self.renew(at);
         }
+        self.publish(at);
         self.work(at);
+        self.complete_publications();
         self.claim(at);
         let server = &mut self.servers[at];
         server.gate.record_answer(now, now);
@@ -211,6 +228,42 @@ impl LeaseSimulation<'_> {
             } else {
                 self.counts.refused += 1;
             }
+        }
+    }
+
+    /// Each attempt publishes now and then, however long its server was frozen since it knew to own the job. The version
+    /// becomes visible at once, or its attempt does not come to that.
+    fn publish(&mut self, at: usize) {
+        let leases: Vec<JobLease> = self.servers[at].held.iter().map(|held| held.lease.clone()).collect();
+        for lease in leases {
+            if !self.rng.one_in(10) {
+                continue;
+            }
+            let version = self.registered.len() as u64 + 1;
+            let id = format!("{}-{}-{version}", lease.job, lease.attempt);
+            let publication = PendingPublication { id: id.clone(), model: "m".to_owned(), version };
+            let registered = self.fixture.records.register_publication(&lease, &publication);
+            assert_eq!(registered.is_ok(), self.owns(&lease), "{registered:?}");
+            if registered.is_err() {
+                self.counts.refused += 1;
+                continue;
+            }
+            self.registered.insert(id.clone());
+            if self.rng.one_in(2) {
+                assert!(self.visible.insert(id));
+                self.fixture.records.confirm_publication("m", version).unwrap();
+                self.counts.published += 1;
+            }
+        }
+    }
+
+    /// Makes versions visible whose attempts have ended.
+    fn complete_publications(&mut self) {
+        for publication in self.fixture.records.unfinished_publications().unwrap() {
+            assert!(self.registered.contains(&publication.id), "{publication:?} was refused");
+            assert!(self.visible.insert(publication.id), "it becomes visible twice");
+            self.fixture.records.confirm_publication("m", publication.version).unwrap();
+            self.counts.completed += 1;
         }
     }
 
@@ -311,6 +364,8 @@ impl LeaseSimulation<'_> {
             }
             self.step();
         }
+        self.complete_publications();
+        assert_eq!(self.visible, self.registered, "what was registered is visible, and nothing else");
         for (id, truth) in &self.jobs {
             let job = self.fixture.records.get(id).unwrap();
             assert_eq!(
@@ -345,12 +400,15 @@ fn simulate(seeds: std::ops::Range<u64>, seconds: u64, open: impl Fn() -> Option
             eprintln!("the seed is {seed}; SAGGAR_SIMULATION_SEED={seed} repeats it");
             std::panic::resume_unwind(panic)
         });
+        total.published += counts.published;
+        total.completed += counts.completed;
         total.reaped += counts.reaped;
         total.refused += counts.refused;
         total.lost_answers += counts.lost_answers;
     }
     println!("{total:?}");
     assert!(given.is_some() || (total.reaped > 0 && total.refused > 0 && total.lost_answers > 0), "{total:?}");
+    assert!(given.is_some() || (total.published > 0 && total.completed > 0), "{total:?}");
 }
 
 #[test]

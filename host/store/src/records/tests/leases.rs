@@ -26,7 +26,7 @@ pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> Placeme
     PlacementQuery { server, job: None, with_common_pools: false, with_other_servers: true, with_usage: true, now_ms }
 }
 
-fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {
+pub(super) fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {
     records.claim_placed(&query(server, 10), &place_all).unwrap().into_iter().map(|placed| placed.claim).collect()
 }
 
