@@ -239,7 +239,8 @@ fn a_state_is_moved_to_shared_stores_and_back_without_a_difference() {
     let left = there["left"].to_string();
     assert!(left.contains("audit.log") && left.contains("keep the file"), "{left}");
 
-    let server = ServerProcess::from_command(stores.serve("s", &["--jobs", "0"]), &stores.path("s")).with_key(&key);
+    let server = ServerProcess::from_command(stores.serve("s", &["--jobs", "0", "--require-keys"]), &stores.path("s"))
+        .with_key(&key);
     server.wait_for_version("digits", 1);
     assert_eq!(predict(&server), answer);
     for (path, expected) in &seen {
