@@ -35,7 +35,7 @@ fn an_upload_of_one_server_is_continued_and_completed_on_another_after_the_first
     let rows: String = (0..4000).map(|row| format!("{row}\n")).collect();
     let files: [(&str, &[u8]); 2] = [("dataset.json", description), ("x.csv", rows.as_bytes())];
     let begun = announce(&a, &files);
-    let id = begun["id"].as_str().unwrap();
+    let id = begun["upload"].as_str().unwrap();
     let chunks: Vec<&[u8]> = files.iter().flat_map(|(_, content)| content.chunks(CHUNK)).collect();
     assert_eq!(missing(&begun), chunks.len());
     // Half of the chunks go to each server, in turn.
@@ -45,7 +45,7 @@ fn an_upload_of_one_server_is_continued_and_completed_on_another_after_the_first
     assert_eq!(missing(&announce(&b, &files)), 1);
     a.kill_and_wait();
     let again = announce(&b, &files);
-    assert_eq!((missing(&again), again["id"].as_str()), (1, Some(id)));
+    assert_eq!((missing(&again), again["upload"].as_str()), (1, Some(id)));
     send_chunk(&b, id, chunks[chunks.len() - 1]);
     let commit = format!("/api/v1/datasets/numbers/uploads/{id}/commit");
     let answer = b.request("POST", &commit, HttpPayload::Nothing);

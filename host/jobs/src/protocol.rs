@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use saggar_fetch::FetchPolicy;
 use saggar_notebook::NotebookToken;
 use saggar_store::AccessRights;
+use saggar_store::bucket_usage::BucketCount;
 use saggar_store::records::{JobLease, MeetingPoint, PausePoint, PendingPublication};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,9 @@ pub enum WorkerCommand {
     LeaseRenewed {
         /// The number of the heartbeat.
         heartbeat: u64,
+        /// The bytes in the bucket, if they count towards the storage quota.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bucket: Option<BucketCount>,
     },
     /// What the worker asked for is permitted.
     PermissionGranted {

@@ -31,6 +31,7 @@ use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
 use crate::storage_guard::StorageGuard;
 use crate::transport::WorkerListener;
+use saggar_store::bucket_usage::BucketCount;
 
 /// Resolves the references of a specification to current versions, such as `mnist` to `mnist/3`, with the given access
 /// rights.
@@ -268,6 +269,11 @@ impl SharedState {
     /// Counts the records of attempts towards a storage limit.
     pub(crate) fn set_storage_guard(&self, room: StorageGuard) {
         *self.storage_guard.lock() = Some(room);
+    }
+
+    /// Returns the newest count of the bytes in the bucket, or `None` if they do not count.
+    pub(crate) fn bucket_count(&self) -> Option<BucketCount> {
+        self.storage_guard.lock().as_ref().and_then(StorageGuard::bucket_count)
     }
 
     /// Reserves storage for `bytes` bytes of records. May wait for the disk.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use saggar_store::bucket_usage::BucketCount;
 use saggar_store::{StateDir, StorageQuota, StoreError};
 
 /// How long a count of the stored bytes is used, because other processes write and remove files.
@@ -28,6 +29,11 @@ impl StorageGuard {
         }
     }
 
+    /// Returns the newest count of the bytes in the bucket, or `None` if they do not count.
+    pub(crate) fn bucket_count(&self) -> Option<BucketCount> {
+        self.quota.and(self.home.bucket_usage()).map(|usage| usage.count())
+    }
+
     /// Reserves `bytes` bytes that are about to be written.
     ///
     /// # Errors
@@ -39,6 +45,9 @@ impl StorageGuard {
             _ => self.home.stored_bytes(&self.models_dir)?,
         };
         let refused = quota.check(used, bytes);
+        if refused.is_ok() {
+            self.home.note_stored(bytes);
+        }
         // After a refusal the bytes are counted again the next time, because files may have been removed.
         self.last_count = refused.is_ok().then(|| (Instant::now(), used.saturating_add(bytes)));
         refused

@@ -206,7 +206,7 @@ struct WorkerAttempt<'a> {
 impl WorkerAttempt<'_> {
     fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
-        let home = self.locations.open_home(self.runtime);
+        let home = self.locations.open_home(self.runtime).map(|home| self.with_bucket_usage(home));
         let home = home.map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         if let Some(step) = &spec.data_step {
             return self.run_data_step(step, &home);
@@ -320,6 +320,12 @@ impl WorkerAttempt<'_> {
 
     fn storage_guard(&self, home: &StateDir) -> StorageGuard {
         StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone())
+    }
+
+    /// Counts what is in a bucket that several servers use, as the server reports it.
+    fn with_bucket_usage(&self, home: StateDir) -> StateDir {
+        let counts = self.start.renews_lease && home.bucket().is_some() && self.locations.storage_quota.is_some();
+        if counts { home.with_bucket_usage(Arc::clone(&self.control.bucket_usage)) } else { home }
     }
 
     /// Returns the registry of models, which asks the server before it makes a version visible.

@@ -45,7 +45,9 @@ impl AppParts {
     /// Returns the same errors.
     pub(crate) fn check_storage_quota_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.storage_quota else { return Ok(()) };
-        quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)
+        quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)?;
+        self.home.note_stored(bytes);
+        Ok(())
     }
 }
 

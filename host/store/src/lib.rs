@@ -9,6 +9,7 @@
 
 pub mod archive;
 pub mod backup;
+pub mod bucket_usage;
 pub mod certificates;
 pub mod checkpoint;
 pub mod dataset;
@@ -37,6 +38,7 @@ pub mod shared_file;
 pub mod signature;
 pub mod state_dir;
 pub mod state_formats;
+pub mod storage_kind;
 pub mod storage_usage;
 pub mod zip_directory;
 

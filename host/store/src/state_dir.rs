@@ -10,6 +10,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::bucket_usage::BucketUsage;
 use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::job_files::{JobFiles, LocalJobFiles, ObjectJobFiles};
@@ -37,6 +38,8 @@ use crate::records::LogRecords;
 pub struct StateDir {
     root: PathBuf,
     bucket: Option<BlockingObjects>,
+    /// The bytes in the bucket, if they count towards the storage quota.
+    bucket_usage: Option<Arc<BucketUsage>>,
 }
 
 /// The parts of the state directory that can be symbolic links to another disk.
@@ -50,7 +53,7 @@ impl StateDir {
     /// Wraps an existing directory, in a test.
     #[cfg(test)]
     pub(crate) fn from_existing(root: &Path) -> StateDir {
-        StateDir { root: root.to_owned(), bucket: None }
+        StateDir { root: root.to_owned(), bucket: None, bucket_usage: None }
     }
 
     /// Opens the directory and creates the parts that are missing. Takes no lock: workers and clients call this too.
@@ -69,7 +72,7 @@ impl StateDir {
     /// Opens the directory as [`open`](Self::open) does, also if a migration into it is not complete.
     pub(crate) fn open_incomplete(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
         let root = std::path::absolute(root.into()).map_err(StoreError::io("."))?;
-        let home = StateDir { root, bucket: None };
+        let home = StateDir { root, bucket: None, bucket_usage: None };
         for place in RELOCATABLE_DIRECTORIES.map(|place| home.root.join(place)) {
             // If created here, the directory would hide the data of a disk that is only not mounted.
             if let Ok(target) = std::fs::read_link(&place)
@@ -95,6 +98,17 @@ impl StateDir {
     #[must_use]
     pub fn with_bucket(self, bucket: BlockingObjects) -> StateDir {
         StateDir { bucket: Some(bucket), ..self }
+    }
+
+    /// Counts the bytes in the bucket, which several servers use, instead of the copies of this machine.
+    #[must_use]
+    pub fn with_bucket_usage(self, usage: Arc<BucketUsage>) -> StateDir {
+        StateDir { bucket_usage: Some(usage), ..self }
+    }
+
+    /// Returns the bytes in the bucket, or `None` if they do not count.
+    pub fn bucket_usage(&self) -> Option<&Arc<BucketUsage>> {
+        self.bucket_usage.as_ref()
     }
 
     /// Returns the bucket, or `None` if everything is in the directory.

@@ -8,115 +8,15 @@
 use std::fs;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use crate::directory_size::{linked_tree_bytes, list_entries, tree_bytes};
 use crate::error::StoreError;
 use crate::logged_items::LOGGED_FOLDER;
 use crate::outputs::OUTPUT_FOLDER;
 use crate::state_dir::StateDir;
+pub use crate::storage_kind::{StorageKind, StorageQuota, StorageUsage};
 
 /// The folder of checkpoints in the object store.
 const CHECKPOINTS: &str = "checkpoints";
-
-/// A kind of stored data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StorageKind {
-    /// Dataset versions, and unfinished uploads of datasets.
-    Datasets,
-    /// Checkpoints of jobs.
-    Checkpoints,
-    /// Files that jobs wrote, and items that they logged.
-    Outputs,
-    /// Logs of attempts.
-    Logs,
-    /// Model versions.
-    Models,
-    /// Uploaded components.
-    Plugins,
-    /// Records of jobs and of external runs.
-    Records,
-    /// Data that can be recreated at any time. It does not count towards a limit.
-    Cache,
-}
-
-impl StorageKind {
-    /// Every kind, in the order of listings.
-    pub const ALL: [StorageKind; 8] = [
-        StorageKind::Datasets,
-        StorageKind::Checkpoints,
-        StorageKind::Outputs,
-        StorageKind::Logs,
-        StorageKind::Models,
-        StorageKind::Plugins,
-        StorageKind::Records,
-        StorageKind::Cache,
-    ];
-
-    /// Returns the name that users see, such as `checkpoints`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StorageKind::Datasets => "datasets",
-            StorageKind::Checkpoints => "checkpoints",
-            StorageKind::Outputs => "outputs",
-            StorageKind::Logs => "logs",
-            StorageKind::Models => "models",
-            StorageKind::Plugins => "plugins",
-            StorageKind::Records => "records",
-            StorageKind::Cache => "cache",
-        }
-    }
-}
-
-/// Bytes of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StorageUsage {
-    bytes: [u64; StorageKind::ALL.len()],
-}
-
-impl StorageUsage {
-    /// Returns the bytes of a kind.
-    pub fn bytes_of(&self, kind: StorageKind) -> u64 {
-        self.bytes[kind as usize]
-    }
-
-    /// Returns every kind with its bytes, in the order of listings.
-    pub fn iter(&self) -> impl Iterator<Item = (StorageKind, u64)> {
-        StorageKind::ALL.into_iter().map(|kind| (kind, self.bytes_of(kind)))
-    }
-
-    /// Returns the bytes that count towards a limit: all but the cache.
-    pub fn total(&self) -> u64 {
-        let counted = self.iter().filter(|(kind, _)| *kind != StorageKind::Cache);
-        counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
-    }
-
-    fn add(&mut self, kind: StorageKind, bytes: u64) {
-        let sum = &mut self.bytes[kind as usize];
-        *sum = sum.saturating_add(bytes);
-    }
-}
-
-/// The limit on stored bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StorageQuota {
-    /// The limit on [`StorageUsage::total`].
-    pub limit_bytes: u64,
-}
-
-impl StorageQuota {
-    /// Checks whether `wanted` bytes can be added to `used`.
-    ///
-    /// # Errors
-    /// Returns `QuotaExceeded` if the sum would exceed the limit.
-    pub fn check(&self, used: u64, wanted: u64) -> Result<(), StoreError> {
-        if used.checked_add(wanted).is_some_and(|sum| sum <= self.limit_bytes) {
-            return Ok(());
-        }
-        Err(StoreError::QuotaExceeded { limit: self.limit_bytes, used, wanted })
-    }
-}
 
 impl StateDir {
     /// Returns the bytes of each kind. `models` is the directory of model versions, which can be outside the state
@@ -127,6 +27,9 @@ impl StateDir {
     pub fn usage(&self, models: &Path) -> Result<StorageUsage, StoreError> {
         let mut usage = self.usage_without_cache(models)?;
         usage.add(StorageKind::Cache, linked_tree_bytes(&self.cache())?);
+        if self.bucket_usage().is_some() {
+            usage.add(StorageKind::Cache, linked_tree_bytes(models)?);
+        }
         Ok(usage)
     }
 
@@ -136,14 +39,26 @@ impl StateDir {
     /// # Errors
     /// Returns `Io` if a directory cannot be listed.
     pub fn stored_bytes(&self, models: &Path) -> Result<u64, StoreError> {
-        Ok(self.usage_without_cache(models)?.total())
+        let added = self.bucket_usage().map_or(0, |bucket| bucket.added());
+        Ok(self.usage_without_cache(models)?.total().saturating_add(added))
+    }
+
+    /// Records that this process is about to store bytes, if they are not counted by looking at the directory.
+    pub fn note_stored(&self, bytes: u64) {
+        if let Some(bucket) = self.bucket_usage() {
+            bucket.add(bytes);
+        }
     }
 
     /// Returns the bytes of each kind except the cache.
     fn usage_without_cache(&self, models: &Path) -> Result<StorageUsage, StoreError> {
         let mut usage = StorageUsage::default();
         usage.add(StorageKind::Datasets, linked_tree_bytes(&self.datasets())? + linked_tree_bytes(&self.uploads())?);
-        usage.add(StorageKind::Models, linked_tree_bytes(models)?);
+        match self.bucket_usage() {
+            // The directory has copies of what is in the bucket.
+            Some(bucket) => bucket.add_to(&mut usage),
+            None => usage.add(StorageKind::Models, linked_tree_bytes(models)?),
+        }
         for entry in list_entries(&self.objects())? {
             let is_checkpoints = entry.file_name() == CHECKPOINTS;
             let kind = if is_checkpoints { StorageKind::Checkpoints } else { StorageKind::Plugins };
@@ -167,6 +82,8 @@ impl StateDir {
     }
 }
 
+#[cfg(test)]
+mod bucket_tests;
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -228,19 +145,5 @@ mod tests {
         assert!(counts_as_empty(&io::ErrorKind::PermissionDenied.into()));
         assert!(!counts_as_empty(&io::ErrorKind::OutOfMemory.into()));
         fs::set_permissions(&lost, fs::Permissions::from_mode(0o700)).unwrap();
-    }
-
-    #[test]
-    fn a_write_past_the_quota_is_refused_with_a_hint() {
-        let quota = StorageQuota { limit_bytes: 10 << 30 };
-        quota.check(0, 10 << 30).unwrap();
-        let error = quota.check(9_900_000_000, 1 << 30).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "quota-exceeded: 1073741824 bytes more would not fit: 9900000000 of 10737418240 are used; raise \
-             --storage-quota, or make room with `saggar gc`"
-        );
-        assert!(quota.check(u64::MAX, u64::MAX).is_err());
-        StorageQuota { limit_bytes: u64::MAX }.check(u64::MAX, 0).unwrap();
     }
 }

@@ -151,6 +151,7 @@ impl ServerParts {
         let recorder = PredictionRecorder::new(recordings, &metrics);
         let models_dir = create_dir_canonical(models_dir.unwrap_or_else(|| home.models())).map_err(unexpected_error)?;
         let (home, objects) = &object_storage::open(args.objects.as_deref(), home.clone())?;
+        let home = &shared_records::count_bucket(home, &records.records);
         let datasets = DatasetStore::of_home(home);
         let program = std::env::current_exe().map_err(unexpected_error)?;
         let (keys, secrets) = (records.keys.clone(), records.secrets.clone());
@@ -231,7 +232,7 @@ impl ServerParts {
         let pipelines = self.parts.pipelines.clone();
         let (observer, audit) = (self.parts.observer.clone(), self.parts.audit.clone());
         telemetry::reopen_on_hangup(&observer);
-        shared_models::keep_synchronized(&self.registry, &self.parts.secrets, jobs.records(), &down);
+        shared_models::keep_synchronized(&self.registry, &self.parts, &self.clock, &down);
         let keeping = tokio::spawn(Arc::clone(&self.parts.lifecycle).run_residency_loop(down.clone()));
         let device = tokio::spawn(Arc::clone(&self.parts.lifecycle).recover_lost_devices(down.clone()));
         let app = AppState::new(self.parts, self.clock, down.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use saggar_store::bucket_usage::BucketCount;
 use saggar_store::error::RecordError;
 use saggar_store::records::{JobLease, JobRecords, MeetingPoint, PendingPublication, StateReason};
 
@@ -50,6 +51,11 @@ impl AttemptRecorder {
         }
         let model = model.to_owned();
         self.with_lease(move |records, _| records.confirm_publication(&model, version)).await
+    }
+
+    /// Returns the newest count of the bytes in the bucket, or `None` if they do not count.
+    pub(crate) fn bucket_count(&self) -> Option<BucketCount> {
+        self.shared.bucket_count()
     }
 
     /// Returns the reason of a request to stop the job, or `None` if there is no request.

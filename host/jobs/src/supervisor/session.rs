@@ -326,7 +326,8 @@ impl WorkerSession {
     async fn apply_control(&mut self, recorder: &mut AttemptRecorder, orders: &AttemptControl) -> Result<(), JobError> {
         if orders.renewed_heartbeat != self.renewed_heartbeat {
             self.renewed_heartbeat = orders.renewed_heartbeat;
-            self.send_command(WorkerCommand::LeaseRenewed { heartbeat: orders.renewed_heartbeat }).await;
+            let (heartbeat, bucket) = (orders.renewed_heartbeat, recorder.bucket_count());
+            self.send_command(WorkerCommand::LeaseRenewed { heartbeat, bucket }).await;
         }
         if orders.is_lease_lost {
             if !self.is_lease_lost {

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use saggar_store::bucket_usage::BucketUsage;
 use thiserror::Error;
 
 use super::lease_guard::{LeaseGuard, end_fenced};
@@ -37,6 +38,8 @@ enum EventSink {
 pub(crate) struct WorkerControl {
     /// Whether the attempt still owns its job.
     pub(crate) lease: Arc<LeaseGuard>,
+    /// The bytes in the bucket, as the server reports them.
+    pub(crate) bucket_usage: Arc<BucketUsage>,
     /// Permissions for what the attempt makes visible.
     pub(crate) permissions: WritePermissions,
     /// Save and return.
@@ -239,7 +242,12 @@ fn follow_commands(
                 Ok(WorkerCommand::Checkpoint) => control.checkpoint.store(true, Ordering::Release),
                 Ok(WorkerCommand::Pause { point }) => control.pause.set_point(point),
                 Ok(WorkerCommand::Alive) => {}
-                Ok(WorkerCommand::LeaseRenewed { heartbeat }) => control.lease.record_renewal(heartbeat),
+                Ok(WorkerCommand::LeaseRenewed { heartbeat, bucket }) => {
+                    if let Some(count) = bucket {
+                        control.bucket_usage.set(count);
+                    }
+                    control.lease.record_renewal(heartbeat);
+                }
                 Ok(WorkerCommand::PermissionGranted { request }) => control.permissions.grant(request),
                 Ok(WorkerCommand::LeaseLost) => {
                     if control.permissions.refuse() {

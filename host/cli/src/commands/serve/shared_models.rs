@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saggar_clock::Clock;
+use saggar_serve::AppParts;
 use saggar_store::models::MirrorChanges;
 use saggar_store::records::{DocumentRecords, JobRecords};
-use saggar_store::{ModelRegistry, SecretStore, StateDir, StoreError};
+use saggar_store::{ModelRegistry, StateDir, StoreError};
 use saggar_telemetry::RepeatedFailure;
 use tokio::sync::watch;
 
@@ -94,10 +96,12 @@ fn synchronize_notes(registry: &ModelRegistry) {
 /// for another: a large version delays no alias.
 pub(super) fn keep_synchronized(
     registry: &ModelRegistry,
-    secrets: &SecretStore,
-    records: Arc<dyn JobRecords>,
+    parts: &AppParts,
+    clock: &Arc<dyn Clock>,
     down: &watch::Receiver<bool>,
 ) {
+    let (secrets, records) = (&parts.secrets, parts.jobs.records());
+    keep_bucket_counted(&parts.home, &records, clock, down);
     if records.is_shared() {
         let versions = registry.clone();
         repeat(down.clone(), move || complete_publications(&versions, &*records));
@@ -114,6 +118,22 @@ pub(super) fn keep_synchronized(
         let secrets = secrets.clone();
         repeat(down.clone(), move || SECRETS_FAILURE.log(secrets.refresh()));
     }
+}
+
+/// Counts the bytes in the bucket that several servers use, for the storage quota.
+fn keep_bucket_counted(
+    home: &StateDir,
+    records: &Arc<dyn JobRecords>,
+    clock: &Arc<dyn Clock>,
+    down: &watch::Receiver<bool>,
+) {
+    let (Some(bucket), Some(usage)) = (home.bucket().cloned(), home.bucket_usage().cloned()) else { return };
+    let (records, clock) = (Arc::clone(records), Arc::clone(clock));
+    repeat(down.clone(), move || {
+        if let Err(error) = usage.refresh(&*records, &bucket, clock.now_ms()) {
+            tracing::warn!(%error, "the bytes in the bucket are not known");
+        }
+    });
 }
 
 /// Does the work on a thread that can block, at intervals until the server stops.

@@ -96,6 +96,14 @@ pub(super) fn identify_server(
     Ok(server)
 }
 
+/// Returns the state directory, which counts the bytes of a bucket that several servers use.
+pub(super) fn count_bucket(home: &StateDir, records: &Arc<dyn JobRecords>) -> StateDir {
+    match home.bucket().is_some() && records.is_shared() {
+        true => home.clone().with_bucket_usage(Arc::default()),
+        false => home.clone(),
+    }
+}
+
 /// Opens the audit log, whose lines the servers of a database have in common.
 ///
 /// # Errors
