@@ -1,6 +1,7 @@
 //! A worker: runs one attempt of one job in a separate process, so that a crash, a kill or a lost device affects only
 //! that attempt. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
 
+mod attempt_failure;
 pub(crate) mod channel;
 mod checkpoint_timer;
 mod data_step;
@@ -41,20 +42,18 @@ use saggar_compile::Optimization;
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
-    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, PluginError, StepCall, StepOutcome,
-    TrainLimits, TrainOutcome, run_step, train,
+    CompiledPlugin, FailureReason, JobContext, PluginEngine, PluginEngineConfig, StepCall, StepOutcome, TrainLimits,
+    TrainOutcome, run_step, train,
 };
 use saggar_store::models::PublicationFence;
 use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
 use saggar_telemetry::TraceContext;
-use thiserror::Error;
 
 use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
-use crate::protocol::{
-    AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
-};
-use crate::spec::{CheckpointSelector, DataMount, DataSource, InitFrom, PredictionSpec, RetryCause, WORKER_LOST};
+use crate::protocol::{AttemptConfig, EXIT_DONE, WorkerEvent};
+use crate::spec::{CheckpointSelector, DataMount, DataSource, InitFrom, PredictionSpec};
 use crate::storage_guard::StorageGuard;
+use attempt_failure::AttemptFailure;
 use channel::{EventChannel, WorkerControl, WorkerStart};
 use job_context::WorkerJobContext;
 pub(crate) use job_context::open_model;
@@ -128,55 +127,6 @@ fn check_pause_saved(outcome: TrainOutcome, control: &WorkerControl) -> Result<T
         && control.pause.result() == PauseResult::NotSaved
         && !control.stop.load(Ordering::Acquire);
     if is_lost { Err(AttemptFailure::PauseNotSaved) } else { Ok(outcome) }
-}
-
-/// The failure of an attempt.
-#[derive(Debug, Error)]
-enum AttemptFailure {
-    /// The plugin failed.
-    #[error(transparent)]
-    Plugin(#[from] PluginError),
-    /// The job was to pause, but its state could not be saved.
-    #[error("the state could not be saved for the pause; the log says why")]
-    PauseNotSaved,
-    /// Every attempt would fail in this way.
-    #[error("{message}")]
-    Permanent { reason: &'static str, message: String },
-}
-
-impl AttemptFailure {
-    /// Returns a failure that every attempt would have.
-    fn permanent(reason: &'static str, error: impl std::fmt::Display) -> AttemptFailure {
-        AttemptFailure::Permanent { reason, message: error.to_string() }
-    }
-
-    /// Returns the reason code, as the supervisor records it.
-    fn reason(&self) -> &'static str {
-        match self {
-            AttemptFailure::Plugin(error) => error.reason().as_str(),
-            AttemptFailure::PauseNotSaved => WORKER_LOST,
-            AttemptFailure::Permanent { reason, .. } => reason,
-        }
-    }
-
-    fn is_device_loss(&self) -> bool {
-        matches!(self, AttemptFailure::Plugin(error) if error.reason() == FailureReason::DeviceLost)
-    }
-
-    /// Returns the exit code of the worker.
-    fn exit_code(&self) -> i32 {
-        match self {
-            AttemptFailure::PauseNotSaved => EXIT_TRY_AGAIN,
-            AttemptFailure::Permanent { .. } => EXIT_BROKEN,
-            AttemptFailure::Plugin(error) if error.reason().is_memory_limit() => EXIT_OUT_OF_MEMORY,
-            AttemptFailure::Plugin(error) => match RetryCause::from(error.reason()) {
-                RetryCause::Preempted | RetryCause::DeviceLost | RetryCause::WorkerLost | RetryCause::HostRestart => {
-                    EXIT_TRY_AGAIN
-                }
-                RetryCause::NonFinite | RetryCause::Error => EXIT_FAILED,
-            },
-        }
-    }
 }
 
 /// What an attempt of a training or a step has opened.

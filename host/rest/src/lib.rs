@@ -20,6 +20,7 @@ pub mod deprecations;
 pub mod devices;
 pub mod errors;
 pub mod events;
+pub mod experiments;
 pub mod history;
 pub mod job_metrics;
 pub mod jobs;

@@ -1,9 +1,11 @@
 //! Job records: the specification, attempts, state and results of each job.
 //!
-//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches and [`LeaseRecords`] as that for leases; [`open`] selects the engine by a URL: SQLite or PostgreSQL. The
-//! queries are the same (`queries`). Each method is one transaction and can block on the disk or the network, so call it from a thread that can block. Every write of a worker carries its [`JobLease`]; a lease that
-//! has ended changes nothing ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not
-//! decide which queued job starts next.
+//! One trait, [`JobRecords`], for every engine, with [`SweepRecords`] as its part for hyper-parameter searches and
+//! [`LeaseRecords`] as that for leases; [`open`] selects the engine by a URL: SQLite or PostgreSQL. The queries are the same
+//! (`queries`). Each method is one transaction and can block on the disk or the network, so call it from a thread that can
+//! block. Every write of a worker carries its [`JobLease`]; a lease that has ended changes nothing
+//! ([`RecordError::Fenced`]). Times are arguments. Scheduling is elsewhere: records do not decide which queued job starts
+//! next.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use saggar_clock::UnixMillis;
-use serde::Serialize;
 
 use crate::error::RecordError;
 
@@ -35,6 +36,7 @@ mod postgres;
 mod prediction;
 mod publication;
 mod queries;
+mod query_types;
 mod reaper_gate;
 mod schedule;
 mod session;
@@ -74,6 +76,7 @@ pub use pipeline::{
 };
 pub use prediction::{NewPrediction, PredictionKey, PredictionRecords, RecordedPrediction};
 pub use publication::PublicationRecords;
+pub use query_types::{JobDetails, JobEvent, JobFilter, MetricPoint};
 pub use reaper_gate::{LEASE_RENEWAL_INTERVAL, ReaperGate};
 pub use schedule::JobSchedule;
 pub use state::{JobState, ParseJobStateError, StateReason};
@@ -125,62 +128,6 @@ pub(crate) fn check_is_complete(records: &dyn JobRecords, database: &str) -> Res
 /// The version of the database's schema that this build writes.
 pub(crate) fn schema_version() -> u64 {
     sqlite::SCHEMAS.len() as u64
-}
-
-/// One value of a named series.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MetricPoint {
-    /// The name of the series, such as `loss`.
-    pub name: String,
-    /// The step.
-    pub step: u64,
-    /// The value; can be infinite or NaN.
-    pub value: f64,
-    /// The time of measurement.
-    pub at_ms: UnixMillis,
-}
-
-/// The data needed to show a job besides its [`JobRecord`].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobDetails {
-    /// The job's attempts, in order.
-    pub attempts: Vec<JobAttempt>,
-    /// The last point of each series, sorted by name, from the newest attempt that has any points.
-    pub latest: Vec<MetricPoint>,
-    /// What users wrote about the job.
-    pub annotations: JobAnnotations,
-}
-
-/// An event of a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct JobEvent {
-    /// Increases with every event of any job; the cursor of [`JobRecords::events`].
-    pub sequence: u64,
-    /// The job's identifier.
-    pub job: String,
-    /// The time of the event.
-    pub at_ms: UnixMillis,
-    /// The kind in `UPPER_SNAKE`, such as `CLAIMED` or `CHECKPOINT_SAVED`.
-    pub kind: String,
-    /// One sentence.
-    pub text: String,
-}
-
-/// A filter for listing jobs, newest first.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobFilter {
-    /// Only jobs in these states; all if empty.
-    pub states: Vec<JobState>,
-    /// Only jobs of this project.
-    pub project: Option<String>,
-    /// Only jobs of one of these projects, in addition to `project`. An empty list matches no job.
-    pub projects: Option<Vec<String>>,
-    /// Only jobs of this experiment.
-    pub experiment: Option<String>,
-    /// The maximum number of jobs; 0 means `limits::JOBS_LISTED_MAX`.
-    pub limit: u32,
-    /// Only jobs older than the one with this cursor.
-    pub before: Option<u64>,
 }
 
 /// The records of all jobs, with those of sweeps and pipeline runs. Shared by threads; every process opens its own

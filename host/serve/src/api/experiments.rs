@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use saggar_rest::jobs::{ExperimentDocument, ExperimentListDocument, ExperimentMemberDocument};
+use saggar_rest::experiments::{ExperimentDocument, ExperimentListDocument, ExperimentMemberDocument};
 use saggar_store::records::ExperimentMember;
 
 use crate::access::ProjectScope;

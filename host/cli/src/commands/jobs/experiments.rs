@@ -1,6 +1,6 @@
 //! `saggar experiment`: the labels that jobs share.
 
-use saggar_rest::jobs::{ExperimentDocument, ExperimentListDocument};
+use saggar_rest::experiments::{ExperimentDocument, ExperimentListDocument};
 
 use super::compare::compare_experiment;
 use super::removal::remove_experiment;
