@@ -302,6 +302,8 @@ fn workers(session: &mut JsonSession<'_>) {
     server.wait_for("the row of its host", |server| server.get("/api/v1/workers")["workers"].get(0).cloned());
     let mut shared =
         JsonSession { server: &server, place: session.place, done: BTreeSet::new(), variables: Vec::new() };
+    // It registers while it starts to serve.
+    server.wait_for("the row of the server", |it| it.saggar_ok(&["ps", "--workers"]).contains("server").then_some(()));
     assert_eq!(shared.json("ps --workers")[0]["kind"], "server");
     assert_eq!(shared.json("worker drain s")[0]["state"], "DRAINING");
     let job = SteadyJob::with_steps(3).submit(&server);
