@@ -222,37 +222,3 @@ proptest! {
         prop_assert_eq!(leader.admitted.join().unwrap().unwrap().len(), 1);
     }
 }
-
-fn time_round_trips(one: &RankLink, other: &RankLink, bytes: usize, rounds: u64) -> Duration {
-    let payload = vec![7_u8; bytes];
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for turn in 0..rounds {
-                let part = other.receive(turn, RankMessageKind::Part).unwrap();
-                other.send(turn, RankMessageKind::Mean, &[&part]).unwrap();
-            }
-        });
-        let began = std::time::Instant::now();
-        for turn in 0..rounds {
-            one.send(turn, RankMessageKind::Part, &[&payload]).unwrap();
-            one.receive(turn, RankMessageKind::Mean).unwrap();
-        }
-        began.elapsed()
-    })
-}
-
-#[test]
-fn temporary_measure_of_tls() {
-    let leader = WaitingLeader::start(1..2);
-    let remote = leader.connect(1);
-    let (_, tls) = leader.admitted.join().unwrap().unwrap().remove(0);
-    let (a, b) = UnixStream::pair().unwrap();
-    let (a, b) = (RankLink::new(a).unwrap(), RankLink::new(b).unwrap());
-    for (bytes, rounds) in [(1_000, 500), (250_000, 200), (4_000_000, 30)] {
-        for _ in 0..3 {
-            let unix = time_round_trips(&a, &b, bytes, rounds).as_secs_f64() / rounds as f64 * 1e6;
-            let tls = time_round_trips(&tls, &remote, bytes, rounds).as_secs_f64() / rounds as f64 * 1e6;
-            eprintln!("MEASURE {bytes} bytes: unix {unix:.0} us, tls {tls:.0} us, ratio {:.2}", tls / unix);
-        }
-    }
-}
