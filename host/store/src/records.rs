@@ -17,6 +17,7 @@ use crate::error::RecordError;
 
 mod annotation;
 mod attempt_host;
+mod attempt_host_records;
 mod document;
 pub(crate) mod field_rules;
 mod host;
@@ -41,7 +42,8 @@ mod sweep;
 mod tests;
 
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
-pub use attempt_host::{AttemptHost, AttemptHostRecords, HostPart, MeetingPoint};
+pub use attempt_host::{AttemptHost, HostPart, MeetingPoint};
+pub use attempt_host_records::AttemptHostRecords;
 pub use document::{DocumentRecords, RecordedDocument};
 pub use host::{
     HOST_RENEWAL_INTERVAL, HostDrain, HostKind, HostOffer, HostRecord, HostRecords, HostReserve, HostState, PoolOffer,

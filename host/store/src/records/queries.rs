@@ -20,6 +20,7 @@ mod attempt_host;
 mod document;
 pub(super) mod event;
 mod host;
+mod host_part;
 mod job;
 mod lease;
 mod log;

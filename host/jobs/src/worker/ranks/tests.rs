@@ -179,12 +179,12 @@ fn a_stop_request_ends_the_wait_for_ranks() {
 
 #[test]
 fn a_port_of_the_range_is_used_and_a_full_range_is_an_error() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
     let network = |ports: &str| RankNetwork { ports: Some(ports.parse().unwrap()), ..RankNetwork::default() };
     let error = RankListener::bind(&network(&port.to_string())).unwrap_err().to_string();
     assert!(error.contains(&port.to_string()), "{error}");
-    drop(taken);
+    drop(holder);
     let listener = RankListener::bind(&network(&port.to_string())).unwrap();
     assert_eq!(listener.meeting_point().address, format!("127.0.0.1:{port}"));
 }
