@@ -18,6 +18,7 @@ use crate::error::RecordError;
 
 mod annotation;
 mod attempt_host;
+mod attempt_host_records;
 mod audit;
 mod document;
 pub(crate) mod field_rules;
@@ -49,7 +50,8 @@ mod transfer;
 
 pub use crate::versions::publication_fence::PendingPublication;
 pub use annotation::{AnnotationChange, ExperimentCount, ExperimentMember, ExperimentMembers, JobAnnotations};
-pub use attempt_host::{AttemptHost, AttemptHostRecords, HostPart, MeetingPoint};
+pub use attempt_host::{AttemptHost, HostPart, MeetingPoint};
+pub use attempt_host_records::AttemptHostRecords;
 pub use audit::{AUDIT_ROWS_MAX, AuditFilter, AuditRecords, NewAuditRow, RecordedAuditRow};
 pub use document::{DocumentRecords, RecordedDocument};
 pub use host::{

@@ -8,7 +8,7 @@
 //! A rank's standard input is a pipe that ends with rank 0, and the rank ends with it; its standard output is a socket
 //! for messages between the ranks ([`rank_link`]). If one rank is gone, the attempt fails.
 //!
-//! If the job has several hosts, rank 0 starts only the ranks of its own host. It opens a port ([`rank_listener`]) and reports
+//! If the job has several hosts, rank 0 starts only the ranks of this host. It opens a port ([`rank_listener`]) and reports
 //! the meeting point to its supervisor, which records it; the other hosts read it and start their ranks, which connect to
 //! that port ([`remote_leader`]).
 

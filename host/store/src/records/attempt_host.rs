@@ -8,9 +8,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::JobLease;
-use crate::error::RecordError;
-
 /// A host of an attempt, and the slots that the attempt holds there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptHost {
@@ -63,32 +60,4 @@ pub struct HostPart {
     pub spec: String,
     /// Where the ranks meet; `None` until rank 0 listens.
     pub meeting_point: Option<MeetingPoint>,
-}
-
-/// The records of attempts on several hosts. Each method is one transaction.
-pub trait AttemptHostRecords: fmt::Debug + Send + Sync {
-    /// Records where the ranks of an attempt meet. It is removed when the attempt ends.
-    ///
-    /// # Errors
-    /// Returns `Fenced`; `Finished`; `NoSuchJob`; `Database`.
-    fn set_meeting_point(&self, lease: &JobLease, point: &MeetingPoint) -> Result<(), RecordError>;
-
-    /// Returns the parts of running attempts that a host has and does not lead.
-    ///
-    /// # Errors
-    /// Returns `Database`.
-    fn parts_of_host(&self, host_id: &str) -> Result<Vec<HostPart>, RecordError>;
-
-    /// Takes a part of a running attempt for a process of a batch job. Returns `None` if the job has no running attempt of
-    /// this batch job, or the part is taken.
-    ///
-    /// # Errors
-    /// Returns `NoSuchJob`; `Database`.
-    fn take_part(
-        &self,
-        job: &str,
-        batch_job: &str,
-        part: u32,
-        host: &AttemptHost,
-    ) -> Result<Option<HostPart>, RecordError>;
 }

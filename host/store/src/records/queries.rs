@@ -21,6 +21,7 @@ mod audit;
 mod document;
 pub(super) mod event;
 mod host;
+mod host_part;
 mod job;
 mod key_usage;
 mod lease;

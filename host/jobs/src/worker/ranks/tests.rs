@@ -179,12 +179,12 @@ fn a_stop_request_ends_the_wait_for_ranks() {
 
 #[test]
 fn a_port_of_the_range_is_used_and_a_full_range_is_an_error() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
     let network = |ports: &str| RankNetwork { ports: Some(ports.parse().unwrap()), ..RankNetwork::default() };
     let error = RankListener::bind(&network(&port.to_string())).unwrap_err().to_string();
     assert!(error.contains(&port.to_string()), "{error}");
-    drop(taken);
+    drop(holder);
     let listener = RankListener::bind(&network(&port.to_string())).unwrap();
     assert_eq!(listener.meeting_point().address, format!("127.0.0.1:{port}"));
 }
@@ -220,39 +220,5 @@ proptest! {
         let _ = stream.write_all(&bytes).and_then(|()| stream.flush());
         let _rank = leader.connect(1);
         prop_assert_eq!(leader.admitted.join().unwrap().unwrap().len(), 1);
-    }
-}
-
-fn time_round_trips(one: &RankLink, other: &RankLink, bytes: usize, rounds: u64) -> Duration {
-    let payload = vec![7_u8; bytes];
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for turn in 0..rounds {
-                let part = other.receive(turn, RankMessageKind::Part).unwrap();
-                other.send(turn, RankMessageKind::Mean, &[&part]).unwrap();
-            }
-        });
-        let began = std::time::Instant::now();
-        for turn in 0..rounds {
-            one.send(turn, RankMessageKind::Part, &[&payload]).unwrap();
-            one.receive(turn, RankMessageKind::Mean).unwrap();
-        }
-        began.elapsed()
-    })
-}
-
-#[test]
-fn temporary_measure_of_tls() {
-    let leader = WaitingLeader::start(1..2);
-    let remote = leader.connect(1);
-    let (_, tls) = leader.admitted.join().unwrap().unwrap().remove(0);
-    let (a, b) = UnixStream::pair().unwrap();
-    let (a, b) = (RankLink::new(a).unwrap(), RankLink::new(b).unwrap());
-    for (bytes, rounds) in [(1_000, 500), (250_000, 200), (4_000_000, 30)] {
-        for _ in 0..3 {
-            let unix = time_round_trips(&a, &b, bytes, rounds).as_secs_f64() / rounds as f64 * 1e6;
-            let tls = time_round_trips(&tls, &remote, bytes, rounds).as_secs_f64() / rounds as f64 * 1e6;
-            eprintln!("MEASURE {bytes} bytes: unix {unix:.0} us, tls {tls:.0} us, ratio {:.2}", tls / unix);
-        }
     }
 }

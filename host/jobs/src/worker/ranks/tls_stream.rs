@@ -1,7 +1,7 @@
 //! A TLS connection between two ranks, with blocking reads and writes from several threads.
 //!
-//! A thread of its own reads the socket, so the end of a connection is noticed although the rank computes. It reads ahead
-//! without a limit of its own: the ranks send in turns, so at most the messages of one turn and a state wait.
+//! A separate thread reads the socket, so the end of a connection is noticed although the rank computes. It reads ahead
+//! without a limit: the ranks send in turns, so at most the messages of one turn and a state wait.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
