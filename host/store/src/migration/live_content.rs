@@ -12,6 +12,9 @@ use crate::objects::BlockingObjects;
 /// How often the checkpoints are listed again, if some were pruned meanwhile.
 const ROUNDS_MAX: u32 = 10;
 
+/// Writes the files of a plan, and returns those whose objects were removed meanwhile.
+type WriteContent<'a> = dyn Fn(&ContentPlan, &mut ContentLedger) -> Result<Vec<String>, StoreError> + 'a;
+
 /// Copies checkpoints with `write`. Those whose parts were pruned meanwhile are left out, and newer ones are copied instead.
 ///
 /// # Errors
@@ -20,7 +23,7 @@ pub(super) fn copy_checkpoints(
     bucket: &BlockingObjects,
     root: &Path,
     ledger: &mut ContentLedger,
-    write: &dyn Fn(&ContentPlan, &mut ContentLedger) -> Result<Vec<String>, StoreError>,
+    write: &WriteContent<'_>,
 ) -> Result<(), StoreError> {
     for _ in 0..ROUNDS_MAX {
         let mut plan = bucket_content::plan(bucket, BucketPart::Checkpoints, &RecordedLogs::new())?;

@@ -33,7 +33,7 @@ pub(crate) struct RecordsDatabase(DatabaseEngine);
 #[derive(Debug)]
 enum DatabaseEngine {
     Sqlite(SqliteRecords),
-    Postgres(PostgresRecords),
+    Postgres(Box<PostgresRecords>),
 }
 
 /// What a table has.
@@ -48,6 +48,9 @@ pub struct TableDigest {
     /// The newest number that the database gave to a row; 0 without any, or if the rows have no numbers.
     pub newest_number: i64,
 }
+
+/// Pieces of a log: the first byte and the text of each.
+type LogPieces = Vec<(u64, String)>;
 
 type ReadBody<'a> = dyn Fn(&dyn SqlSession) -> TransactionResult<()> + 'a;
 
@@ -68,14 +71,14 @@ impl RecordsDatabase {
     /// # Errors
     /// Returns `NewerSchema`; `Database`.
     pub(crate) fn open_url(url: &str) -> Result<RecordsDatabase, RecordError> {
-        Ok(RecordsDatabase(DatabaseEngine::Postgres(PostgresRecords::open(url)?)))
+        Ok(RecordsDatabase(DatabaseEngine::Postgres(Box::new(PostgresRecords::open(url)?))))
     }
 
     /// Returns the records with their usual methods.
     pub(crate) fn records(&self) -> &dyn super::JobRecords {
         match &self.0 {
             DatabaseEngine::Sqlite(records) => records,
-            DatabaseEngine::Postgres(records) => records,
+            DatabaseEngine::Postgres(records) => &**records,
         }
     }
 
@@ -118,7 +121,7 @@ impl RecordsDatabase {
     ///
     /// # Errors
     /// Returns `Database`.
-    pub(crate) fn recorded_logs(&self) -> Result<BTreeMap<(String, u32), Vec<(u64, String)>>, RecordError> {
+    pub(crate) fn recorded_logs(&self) -> Result<BTreeMap<(String, u32), LogPieces>, RecordError> {
         let found = RefCell::new(BTreeMap::<_, Vec<_>>::new());
         self.read(&|tx| {
             found.borrow_mut().clear();
