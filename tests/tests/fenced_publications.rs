@@ -58,13 +58,14 @@ fn a_publication_of_a_stopped_worker_whose_job_was_taken_over_is_refused_and_lea
     let Some(cluster) = BucketCluster::start() else { return };
     let proxy = FaultProxy::start(cluster.store.port());
     let a = cluster.start_server_at("a", proxy.port(), &[]);
-    // The first file is stored, and the worker waits for the answer.
-    proxy.inject(S3Fault::Silence, "PUT", "models-parts/", 1);
+    // The worker has looked whether it owns the job, and sends the first file again and again.
+    proxy.inject(S3Fault::Refuse(503, "SlowDown"), "PUT", "models-parts/", u32::MAX);
     let job = SteadyJob::with_steps(20).with_parameter("model", "net").submit(&a);
     let worker = wait_for_worker(&a);
-    a.wait_for("the first file", |_| (!part_folders(&cluster).is_empty()).then_some(()));
+    a.wait_for("the first file", |_| (proxy.requests("PUT", "models-parts/") > 0).then_some(()));
     signal("STOP", worker);
     signal("STOP", a.pid());
+    proxy.heal();
     let stopped_at = Instant::now();
     // Servers run each other's jobs if they reach the bucket at the same address.
     let b = cluster.start_server_at("b", proxy.port(), &[]);
@@ -74,9 +75,13 @@ fn a_publication_of_a_stopped_worker_whose_job_was_taken_over_is_refused_and_lea
     assert_eq!(b.wait_for_job(&job)["state"], "SUCCEEDED");
     wait_for_the_version(&b);
     let of_successor = object_names(&cluster, "models/net");
-    // The worker continues first: it believes to own the job, and asks its server, which is stopped.
+    // The worker continues first: it sends everything, and asks its server, which is stopped.
     signal("CONT", worker);
-    proxy.heal();
+    b.wait_for("the files of both attempts", |_| {
+        let indexes =
+            object_names(&cluster, "models-parts").iter().filter(|name| name.ends_with("/index.json")).count();
+        (indexes == 2).then_some(())
+    });
     signal("CONT", a.pid());
     a.wait_for("the worker's end", |_| (!is_alive(worker)).then_some(()));
     a.wait_for_log("lost its lease has ended");
@@ -91,7 +96,7 @@ fn a_publication_of_a_stopped_worker_whose_job_was_taken_over_is_refused_and_lea
     assert_eq!((servers, &b.job(&job)["server"]), (vec![&json!("a"), &json!("b")], &json!("b")));
     let listed = a.saggar_ok(&["ps", "-a"]);
     assert!(
-        listed.contains("HOSTS") && listed.lines().any(|line| line.contains(&job) && line.contains(" b ")),
+        listed.contains("HOSTS") && listed.lines().any(|line| line.starts_with(&job) && line.ends_with(" b")),
         "{listed}"
     );
     let status = a.saggar_ok(&["status", &job]);
@@ -116,8 +121,8 @@ fn a_version_whose_publication_was_registered_becomes_visible_although_its_worke
     });
     assert_eq!(records.unfinished_publications().unwrap(), [], "the attempt can still complete it");
     assert!(object_names(&cluster, "models/net").is_empty());
-    let b = cluster.start_server_at("b", proxy.port(), &[]);
     signal("KILL", worker);
+    let b = cluster.start_server_at("b", proxy.port(), &[]);
     assert_eq!(a.wait_for_job(&job)["state"], "FAILED");
     proxy.heal();
     wait_for_the_version(&b);
