@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches as _;
 
 use args::{BenchCommand, Cli, CliCommand, DeployCommand, WorkerCommand};
+use client::ApiClient;
 use exit::CliError;
 use output::CliOutput;
 use server::ServerAddress;
@@ -130,14 +131,19 @@ fn server_address(cli: &Cli) -> Result<ServerAddress, CliError> {
     }
 }
 
+/// Returns the client of the server that the command connects to.
+fn client_of(cli: &Cli, server: &ServerAddress) -> Result<ApiClient, CliError> {
+    match &cli.command {
+        // These commands show the configuration, whether or not it is valid.
+        CliCommand::Config(_) | CliCommand::Version | CliCommand::Doctor(_) => ServerAddress::default().client(),
+        _ => server.client(),
+    }
+}
+
 /// Runs the command and returns its exit code.
 fn run(cli: Cli, output: CliOutput) -> Result<i32, CliError> {
     let server = server_address(&cli)?;
-    let client = match &cli.command {
-        // These commands show the configuration, whether or not it is valid.
-        CliCommand::Config(_) | CliCommand::Version | CliCommand::Doctor(_) => ServerAddress::default().client()?,
-        _ => server.client()?,
-    };
+    let client = client_of(&cli, &server)?;
     if !matches!(cli.command, CliCommand::Top(_)) {
         server.require_one_host()?;
     }

@@ -188,12 +188,7 @@ impl AttemptRecorder {
                 self.record_note("CHECKPOINT_SAVED", text.clone()).await?;
                 self.log(&text);
             }
-            WorkerEvent::CheckpointFailed { op, reason } => {
-                self.shared.metrics.families.checkpoint_failures.with_label_values(&[op.as_str(), "error"]).inc();
-                let text = format!("checkpoint not {}: {reason}", if op == "save" { "saved" } else { "used" });
-                self.record_note("CHECKPOINT_FAILED", text.clone()).await?;
-                self.log(&text);
-            }
+            WorkerEvent::CheckpointFailed { op, reason } => self.record_failed_checkpoint(&op, &reason).await?,
             WorkerEvent::RanksAwaited { point } => self.record_meeting_point(point).await?,
             WorkerEvent::AllReduced { seconds } => {
                 let histogram = self.shared.metrics.families.allreduce_duration.with_label_values(&[] as &[&str]);
@@ -224,6 +219,14 @@ impl AttemptRecorder {
             | WorkerEvent::Failed { .. } => {}
         }
         self.shared.notify_change();
+        Ok(())
+    }
+
+    async fn record_failed_checkpoint(&mut self, op: &str, reason: &str) -> Result<(), JobError> {
+        self.shared.metrics.families.checkpoint_failures.with_label_values(&[op, "error"]).inc();
+        let text = format!("checkpoint not {}: {reason}", if op == "save" { "saved" } else { "used" });
+        self.record_note("CHECKPOINT_FAILED", text.clone()).await?;
+        self.log(&text);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use saggar_store::{AccessRights, LocalJobFiles};
 use tokio::sync::watch;
 
 #[path = "../../store/src/records/postgres/tests/test_server.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the tests of the records use the rest, and export it")]
 mod test_server;
 
 /// 2026-11-21T12:00:00Z.

@@ -22,7 +22,7 @@ use crate::storage_kind::{StorageKind, StorageUsage};
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The name of the document with the sums.
-const DOCUMENT: &str = "storage/usage";
+pub(crate) const BUCKET_USAGE_DOCUMENT: &str = "storage/usage";
 
 /// The folders of a bucket, and the kind of their objects. The kind of files of jobs follows from their names.
 const FOLDERS: [(&str, StorageKind); 12] = [
@@ -113,7 +113,7 @@ impl BucketUsage {
         bucket: &BlockingObjects,
         now_ms: UnixMillis,
     ) -> Result<(), BucketCountError> {
-        let document = records.document(DOCUMENT, 0)?;
+        let document = records.document(BUCKET_USAGE_DOCUMENT, 0)?;
         let revision = document.as_ref().map_or(0, |document| document.revision);
         let known = document.and_then(|document| serde_json::from_str::<BucketCount>(&document.text).ok());
         let known = known.unwrap_or_default();
@@ -121,12 +121,12 @@ impl BucketUsage {
         let is_fresh = now_ms.abs_diff(known.counted_ms) < COUNT_INTERVAL.as_millis() as u64;
         // The server that replaces the time of the count counts.
         let claim = BucketCount { counted_ms: now_ms, bytes: known.bytes.clone() };
-        if is_fresh || !records.replace_document(DOCUMENT, revision, &to_text(&claim))? {
+        if is_fresh || !records.replace_document(BUCKET_USAGE_DOCUMENT, revision, &to_text(&claim))? {
             self.set(known);
             return Ok(());
         }
         let count = BucketCount { counted_ms: now_ms, bytes: count_objects(bucket)? };
-        records.replace_document(DOCUMENT, revision + 1, &to_text(&count))?;
+        records.replace_document(BUCKET_USAGE_DOCUMENT, revision + 1, &to_text(&count))?;
         self.set(count);
         Ok(())
     }

@@ -7,9 +7,14 @@ use crate::error::StoreError;
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey};
 use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo};
 use crate::outputs::{OUTPUT_FOLDER, is_output_path};
-use crate::versions::objects::VersionIndex;
+use crate::versions::objects::{PENDING_INDEX_NAME, VersionIndex};
 use crate::versions::{is_name, parse_version};
 use crate::{dataset, models};
+
+/// The folder of uploads that are not complete.
+const UPLOADS_FOLDER: &str = "uploads";
+/// The folder of predictions that are too large for a row.
+const PREDICTIONS_FOLDER: &str = "predictions";
 
 /// The part of a bucket that is read: checkpoints before the records, everything else after them, so that the records name
 /// nothing that is missing.
@@ -66,6 +71,16 @@ pub(super) fn plan(
             "datasets-parts" | "models-parts" | "datasets-projects" | "models-projects" => {}
             "jobs" => plan_jobs(&mut plan, objects, recorded),
             MIGRATION_MARK => {}
+            UPLOADS_FOLDER => {
+                for object in objects {
+                    plan.leave(&object.name, "it belongs to an upload that is not complete");
+                }
+            }
+            PREDICTIONS_FOLDER => {
+                for object in objects {
+                    plan.leave(&object.name, "servers keep predictions for an hour only");
+                }
+            }
             _ => {
                 for object in objects {
                     plan.leave(&object.name, "this build does not know what it is");
@@ -125,7 +140,16 @@ fn plan_versions(
     for (name, number) in last {
         plan.add(kind, format!("{folder}/.locks/{name}"), ContentSource::Bytes(number.to_string().into()));
     }
-    for object in parts.iter().filter(|object| !used.contains(&object.name)) {
+    // The index that a version had among its parts before it was visible is part of the version.
+    let folder_of = |name: &String| Some(name.rsplit_once('/')?.0.to_owned());
+    let used_folders: BTreeSet<String> = used.iter().filter_map(folder_of).collect();
+    let is_used = |name: &str| {
+        used.contains(name)
+            || name
+                .rsplit_once('/')
+                .is_some_and(|(folder, file)| file == PENDING_INDEX_NAME && used_folders.contains(folder))
+    };
+    for object in parts.iter().filter(|object| !is_used(&object.name)) {
         plan.leave(&object.name, "it belongs to no version: an upload was interrupted");
     }
     let mut newest: BTreeMap<&str, &ObjectInfo> = BTreeMap::new();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::MigrationError;
 use super::directory_content::{SHARED_NOTES, list};
+use crate::bucket_usage::BUCKET_USAGE_DOCUMENT;
 use crate::durable;
 use crate::error::StoreError;
 use crate::keys::KEYS_DOCUMENT;
@@ -79,7 +80,9 @@ pub(super) fn read_documents(
     key: Option<&SealingKey>,
 ) -> Result<DocumentTexts, MigrationError> {
     let mut texts = DocumentTexts::new();
-    for name in records.document_revisions("")?.into_keys().filter(|name| name != MIGRATION_DOCUMENT) {
+    // Sums over a bucket, which are counted again.
+    let is_moved = |name: &String| name != MIGRATION_DOCUMENT && name != BUCKET_USAGE_DOCUMENT;
+    for name in records.document_revisions("")?.into_keys().filter(is_moved) {
         let Some(document) = records.document(&name, 0)? else { continue };
         let text = if name == SECRETS_DOCUMENT {
             let key = key.ok_or(MigrationError::NoSecretsKey)?;

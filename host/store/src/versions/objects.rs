@@ -39,7 +39,7 @@ use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 mod pending;
 mod version_index;
 
-pub(crate) use pending::RenumberPublication;
+pub(crate) use pending::{PENDING_INDEX_NAME, RenumberPublication};
 pub(crate) use version_index::{IndexedFile, IndexedPart, VersionIndex};
 
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.

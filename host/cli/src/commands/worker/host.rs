@@ -13,12 +13,13 @@ use tokio::sync::watch;
 
 use super::host_settings;
 use super::locked_home::{self, LockedHome};
+use super::unexpected_error;
 use crate::args::WorkerHostArgs;
 use crate::commands::serve::job_host::JobHostParts;
 use crate::commands::serve::object_storage;
 use crate::commands::serve::shared_records::ServerRecords;
 use crate::commands::serve::shutdown::{ShutdownProgress, ShutdownWatch, THREADS_TIME_MAX};
-use crate::exit::{self, CliError};
+use crate::exit::CliError;
 
 /// Maximum time for attempts to save their state. Batch systems and clouds give a machine 25 to 30 s to end.
 const STOP_GRACE: Duration = Duration::from_secs(20);
@@ -109,8 +110,4 @@ impl WorkerHost {
         self.runtime.shutdown_timeout(THREADS_TIME_MAX);
         done
     }
-}
-
-pub(super) fn unexpected_error(error: impl std::fmt::Display) -> CliError {
-    CliError::new(exit::UNEXPECTED, "unexpected", error.to_string())
 }

@@ -4,8 +4,8 @@ use saggar_jobs::{BatchTask, JobError, SingleAttempt};
 use saggar_store::records::{JobRecord, JobState};
 use serde::Serialize;
 
-use super::host::{WorkerHost, unexpected_error};
-use super::locked_home;
+use super::host::WorkerHost;
+use super::{locked_home, unexpected_error};
 use crate::args::WorkerRunArgs;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;

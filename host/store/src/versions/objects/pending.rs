@@ -8,7 +8,7 @@ use crate::objects::PutOutcome;
 use crate::versions::publication_fence::PendingPublication;
 
 /// The name of the index of a version among its parts, from before its registration on.
-const INDEX_NAME: &str = "index.json";
+pub(crate) const PENDING_INDEX_NAME: &str = "index.json";
 
 /// Changes the number of a publication's version. Returns `false` if somebody else has changed it.
 pub(crate) type RenumberPublication<'a> = &'a dyn Fn(&PendingPublication, u64) -> Result<bool, StoreError>;
@@ -16,7 +16,7 @@ pub(crate) type RenumberPublication<'a> = &'a dyn Fn(&PendingPublication, u64) -
 impl ObjectVersions {
     /// Stores the index of a version beside its parts, so that others can make the version visible.
     pub(super) fn store_pending_index(&self, index: &VersionIndex) -> Result<(), StoreError> {
-        let (name, text) = (format!("{}/{INDEX_NAME}", index.parts), Bytes::from(index.encode()));
+        let (name, text) = (format!("{}/{PENDING_INDEX_NAME}", index.parts), Bytes::from(index.encode()));
         self.objects.wait(|objects| async move { objects.create_unique(&name, text).await })?;
         Ok(())
     }
@@ -29,7 +29,7 @@ impl ObjectVersions {
         renumber: RenumberPublication<'_>,
     ) -> Result<Option<u64>, StoreError> {
         let PendingPublication { id, model, .. } = publication;
-        let pending = format!("{}-parts/{model}/{id}/{INDEX_NAME}", self.folder);
+        let pending = format!("{}-parts/{model}/{id}/{PENDING_INDEX_NAME}", self.folder);
         let text = match self.objects.wait(|objects| async move { objects.get(&pending).await }) {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             text => text?,

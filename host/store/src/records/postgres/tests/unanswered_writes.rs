@@ -15,8 +15,12 @@ use crate::records::{
     SweepDecision, SweepRecords, SweepState, TrialRecord, TrialState,
 };
 
+mod shared_steps;
+
+use shared_steps::shared_steps;
+
 /// Tables whose content is compared.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 23] = [
     "projects",
     "jobs",
     "attempts",
@@ -35,10 +39,15 @@ const TABLES: [&str; 18] = [
     "documents",
     "log_chunks",
     "workers",
+    "attempt_hosts",
+    "publications",
+    "predictions",
+    "audit_lines",
+    "key_usage",
 ];
 
 /// Methods that write nothing to PostgreSQL.
-const READS: [&str; 47] = [
+const READS: [&str; 51] = [
     "find_by_idempotency_key",
     "get",
     "list",
@@ -86,6 +95,10 @@ const READS: [&str; 47] = [
     "log_chunks",
     "log_extent",
     "attempts_with_chunks",
+    "parts_of_host",
+    "unfinished_publications",
+    "prediction",
+    "audit_lines",
 ];
 
 /// A database, and what earlier steps returned.
@@ -346,7 +359,7 @@ fn other_steps() -> Vec<(&'static str, RunStep)> {
 }
 
 fn steps() -> Vec<(&'static str, RunStep)> {
-    [job_steps(), other_steps()].concat()
+    [job_steps(), other_steps(), shared_steps()].concat()
 }
 
 #[test]
@@ -384,6 +397,11 @@ fn every_method_of_the_records_is_a_read_or_has_a_step() {
         (include_str!("../../host.rs"), "HostRecords"),
         (include_str!("../../document.rs"), "DocumentRecords"),
         (include_str!("../../log.rs"), "LogRecords"),
+        (include_str!("../../attempt_host_records.rs"), "AttemptHostRecords"),
+        (include_str!("../../publication.rs"), "PublicationRecords"),
+        (include_str!("../../prediction.rs"), "PredictionRecords"),
+        (include_str!("../../audit.rs"), "AuditRecords"),
+        (include_str!("../../key_usage.rs"), "KeyUsageRecords"),
     ];
     let declared: BTreeSet<String> = sources.iter().flat_map(|(source, name)| methods_of(source, name)).collect();
     // The trait names the others, so that none is forgotten here.
@@ -409,6 +427,10 @@ fn every_method_of_the_records_is_a_read_or_has_a_step() {
         include_str!("../../queries/host.rs"),
         include_str!("../../queries/document.rs"),
         include_str!("../../queries/log.rs"),
+        include_str!("../../queries/host_part.rs"),
+        include_str!("../../queries/publication.rs"),
+        include_str!("../../queries/prediction.rs"),
+        include_str!("../../queries/audit.rs"),
     ];
     for read in &reads {
         let bodies: Vec<&str> =
