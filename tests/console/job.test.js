@@ -354,6 +354,7 @@ test('orders go to the job, and what happens is reported', () => {
 const still = running();
 test('sections are gone through by keyboard, and a job that is not there is said to be missing', () => visit(still, async (page) => {
   await page.locator('.ribbon').waitFor();
+  await page.locator('h2', { hasText: 'Lineage' }).waitFor();
   const head = () => page.evaluate(() => document.activeElement.textContent);
   for (const name of ['Lineage', 'Attempts', 'Charts', 'Log']) {
     await page.keyboard.press('j');

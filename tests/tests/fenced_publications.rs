@@ -100,7 +100,7 @@ fn a_publication_of_a_stopped_worker_whose_job_was_taken_over_is_refused_and_lea
         "{listed}"
     );
     let status = a.saggar_ok(&["status", &job]);
-    assert!(status.lines().any(|line| line.split_whitespace().eq(["server", "b"])), "{status}");
+    assert!(status.lines().any(|line| line.split_whitespace().eq(["hosts", "b"])), "{status}");
 }
 
 /// A worker is killed after its publication was registered, and before the version is visible.

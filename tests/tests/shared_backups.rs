@@ -86,6 +86,7 @@ fn every_backup_of_busy_servers_continues_their_jobs_in_a_state_directory() {
         println!("backup {number} in {:.1} s", began.elapsed().as_secs_f64());
         assert!(!file.with_added_extension("state").exists(), "nothing is left beside it");
         if number > 1 {
+            servers[1].wait_for_version("echo", number.into());
             servers[1].saggar_ok(&["models", "rm", &format!("echo@{}", number - 1), "--yes"]);
         }
         let mut restore = Command::new(binary());

@@ -26,10 +26,6 @@ struct BackupResult {
 pub(crate) fn back_up(args: &BackupArgs, output: CliOutput) -> Result<(), CliError> {
     let database = args.stores.database.as_ref().filter(|url| !url.is_empty());
     let objects = args.stores.objects.as_deref().filter(|address| !address.is_empty());
-    if args.file.exists() {
-        let message = format!("{} is there already", args.file.display());
-        return Err(CliError::new(exit::CONFLICT, "exists", message).with_hint("choose another name"));
-    }
     let (summary, place) = match (database, objects) {
         (Some(database), Some(objects)) => back_up_stores(&args.file, database, objects, output)?,
         (Some(_), None) => {
@@ -54,6 +50,7 @@ fn back_up_stores(
     objects: &str,
     output: CliOutput,
 ) -> Result<(BackupSummary, String), CliError> {
+    check_is_new(file)?;
     let stores = migrate::open_stores(database, objects)?;
     // A killed command leaves a directory that is marked as incomplete, and that is used again.
     let staging = StagedState(file.with_added_extension("state"));
@@ -78,9 +75,18 @@ fn back_up_directory(args: &BackupArgs) -> Result<(BackupSummary, String), CliEr
         return Err(CliError::new(exit::NOT_FOUND, "no_home", message)
             .with_hint("name it with --home or SAGGAR_HOME; `saggar doctor` lists those of your servers"));
     }
+    check_is_new(&args.file)?;
     let home =
         StateDir::open(&args.home).map_err(|error| CliError::new(exit::UNEXPECTED, "home", error.to_string()))?;
     Ok((write_archive(&home, &args.file)?, home.root().display().to_string()))
+}
+
+fn check_is_new(file: &Path) -> Result<(), CliError> {
+    if !file.exists() {
+        return Ok(());
+    }
+    let message = format!("{} is there already", file.display());
+    Err(CliError::new(exit::CONFLICT, "exists", message).with_hint("choose another name"))
 }
 
 /// Writes the file under another name first.

@@ -252,6 +252,10 @@ impl ServerParts {
         let running = tokio::spawn(async move { jobs.run(jobs_down).await });
         let running = stop_server_on_panic("jobs are not run", running, &shutdown);
         let sweeping = spawn_sweeps(&app, &shutdown);
+        let waits = shutdown::ShutdownProgress::new();
+        let cut_off = move || models.running_models();
+        let watch = ShutdownWatch { shutdown: shutdown.clone(), input_ends: args.end_with_input, waits: waits.clone() };
+        watch.spawn(shutdown::SHUTDOWN_TIME_MAX, cut_off);
         let urls = announce_addresses(&listeners, &app, output);
         let ended = shutdown.clone();
         tokio::spawn(async move {
@@ -260,10 +264,6 @@ impl ServerParts {
                 ended.send_replace(true);
             }
         });
-        let waits = shutdown::ShutdownProgress::new();
-        let cut_off = move || models.running_models();
-        let watch = ShutdownWatch { shutdown: shutdown.clone(), input_ends: args.end_with_input, waits: waits.clone() };
-        watch.spawn(shutdown::SHUTDOWN_TIME_MAX, cut_off);
         let (children, mut stopping) = (self.children, shutdown.subscribe());
         tokio::spawn(async move {
             // An error means that the server is gone.

@@ -56,25 +56,37 @@ pub(in crate::commands) struct ShutdownWatch {
 
 impl ShutdownWatch {
     /// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs
-    /// after the next signal or `max`; then logs what `running` returns.
+    /// after the next signal or `max`; then logs what `running` returns. Returns when signals are watched, so that none ends a
+    /// server that has said that it listens.
     pub(in crate::commands) fn spawn(self, max: Duration, running: impl FnOnce() -> Vec<String> + Send + 'static) {
+        let (installed, is_installed) = std::sync::mpsc::channel();
         let watch = move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-            runtime.block_on(run_shutdown(self, max, running));
+            runtime.block_on(run_shutdown(self, max, running, installed));
         };
         // Without the thread, signals end the process at once.
-        if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
-            tracing::warn!(%error, "signals cannot be watched: a signal ends the process without a graceful shutdown");
+        match std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
+            // An error means that the thread has ended, which has said why.
+            Ok(_) => drop(is_installed.recv()),
+            Err(error) => {
+                tracing::warn!(%error, "signals cannot be watched: a signal ends the process without a graceful shutdown");
+            }
         }
     }
 }
 
-async fn run_shutdown(watch: ShutdownWatch, max: Duration, running: impl FnOnce() -> Vec<String> + Send + 'static) {
+async fn run_shutdown(
+    watch: ShutdownWatch,
+    max: Duration,
+    running: impl FnOnce() -> Vec<String> + Send + 'static,
+    installed: std::sync::mpsc::Sender<()>,
+) {
     let ShutdownWatch { shutdown, input_ends, waits } = watch;
     let mut signals = match ShutdownSignals::install() {
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "a signal ends the server without a graceful shutdown"),
     };
+    let _ = installed.send(());
     let mut requests = shutdown.subscribe();
     tokio::select! {
         _ = signals.recv() => {}
