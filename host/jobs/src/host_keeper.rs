@@ -42,7 +42,12 @@ async fn register(shared: &Arc<SharedState>) -> Result<(), JobError> {
     let server = shared.server().clone();
     let offer = HostOffer { storage: server.storage.clone(), ..HostOffer::clone(&shared.host_offer()) };
     tracing::info!(name = server.name, labels = ?offer.labels, devices = ?offer.devices, "this host takes jobs");
-    shared.with_records(move |records: &dyn JobRecords| records.register_host(&server.id, &server.name, &offer)).await
+    let is_removed = Arc::clone(&shared.is_host_removed);
+    let register = move |records: &dyn JobRecords| {
+        let is_removed = is_removed.lock();
+        if *is_removed { Ok(()) } else { records.register_host(&server.id, &server.name, &offer) }
+    };
+    shared.with_records(register).await
 }
 
 async fn renew(shared: &Arc<SharedState>) -> Result<Option<HostDrain>, JobError> {
@@ -53,7 +58,13 @@ async fn renew(shared: &Arc<SharedState>) -> Result<Option<HostDrain>, JobError>
 /// Removes the host's row, because it ends and has saved its jobs.
 pub(crate) async fn unregister(shared: &Arc<SharedState>) {
     let id = shared.server().id.clone();
-    if let Err(error) = shared.with_records(move |records: &dyn JobRecords| records.remove_host(&id)).await {
+    let is_removed = Arc::clone(&shared.is_host_removed);
+    let remove = move |records: &dyn JobRecords| {
+        let mut is_removed = is_removed.lock();
+        *is_removed = true;
+        records.remove_host(&id)
+    };
+    if let Err(error) = shared.with_records(remove).await {
         tracing::warn!(%error, "the row of this host was not removed; it will be listed as lost");
     }
 }

@@ -69,6 +69,9 @@ pub(crate) struct SharedState {
     host: Mutex<Arc<HostOffer>>,
     /// Notified when the host offers something else.
     pub(crate) host_changed: Notify,
+    /// Whether this host's row was removed, because the host ends. Held while the row is written, so that a registration that
+    /// takes long does not come after the removal.
+    pub(crate) is_host_removed: Arc<Mutex<bool>>,
     /// Whether the host is drained: it takes no jobs and runs none.
     pub(crate) drained: watch::Sender<bool>,
     stop_grace: OnceLock<Duration>,
@@ -123,6 +126,7 @@ impl SharedState {
             engines: EnginePools::default(),
             host: Mutex::default(),
             host_changed: Notify::new(),
+            is_host_removed: Arc::default(),
             drained: watch::Sender::new(false),
             stop_grace: OnceLock::new(),
             rank_network: OnceLock::new(),
