@@ -56,7 +56,9 @@ test: ## run every test, with formatting and lints
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory guests
 	ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" cargo test --locked --workspace --manifest-path plugins/Cargo.toml
-	@if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace --no-fail-fast && \
+	@# Many tests wait for leases and timeouts, so more of them than processors run at the same time.
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	    cargo nextest run --locked --workspace --no-fail-fast --test-threads $$(( ($$(nproc) * 3 + 1) / 2 )) && \
 	    .ci/skips "$${CARGO_TARGET_DIR:-target}/nextest/default/junit.xml"; \
 	 else cargo test --locked --workspace --no-fail-fast; fi
 	@.ci/test-swiftshader
