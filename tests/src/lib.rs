@@ -18,6 +18,7 @@ pub mod kubernetes_api;
 mod logged_items;
 mod mounts;
 mod network;
+mod network_cluster;
 pub mod notebooks;
 pub mod onnx;
 pub mod pipelines;
@@ -46,6 +47,7 @@ pub use keys::create_key;
 pub use logged_items::check_logged_items_of_mlp;
 pub use mounts::unshare_command;
 pub use network::{NetworkHosts, TcpForwarder, enter_own_network};
+pub use network_cluster::NetworkCluster;
 pub use postgres::PostgresServer;
 pub use process::{
     child_processes, command_as_user, kill_9, lower_priority, memory_kib, processes_of, worker_processes,

@@ -7,17 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::workers::WorkerProcess;
-use saggar_tests::{
-    NetworkHosts, PostgresServer, ServerProcess, SteadyJob, TcpForwarder, binary, create_key, enter_own_network, lenet,
-    worker_processes,
-};
+use saggar_tests::{NetworkCluster, ServerProcess, SteadyJob, binary, lenet, worker_processes};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Hosts with servers; workers are on those that follow.
 const SERVERS: u8 = 3;
@@ -61,65 +55,30 @@ impl JobHost {
     }
 }
 
-/// Servers and workers on hosts, and a server on this machine that runs no jobs.
+/// Servers and workers on hosts.
 struct TestCluster {
     hosts: Vec<Option<JobHost>>,
-    observer: ServerProcess,
-    root: TempDir,
-    key: String,
-    variables: Vec<(&'static str, String)>,
-    network: NetworkHosts,
-    _store: MotoServer,
-    _database: PostgresServer,
+    shared: NetworkCluster,
 }
 
 impl TestCluster {
-    /// Returns `None` if something that it needs is not installed and not required, or if the test with this name has run
-    /// in its own network.
+    /// Returns `None` in the cases of [`NetworkCluster::start`].
     fn start(test: &str) -> Option<TestCluster> {
-        if !enter_own_network(test) {
-            return None;
-        }
-        let (database, store) = (PostgresServer::start()?, MotoServer::start()?);
-        let (network, root) = (NetworkHosts::create(HOSTS), tempfile::tempdir().unwrap());
-        let gateway = network.gateway();
-        let port: u16 = database.url().rsplit([':', '/']).nth(1).unwrap().parse().unwrap();
-        let there = format!("{gateway}:{}", TcpForwarder::start(gateway, port).port());
-        let mut variables = s3_variables(store.port()).to_vec();
-        variables.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
-        let endpoint = format!("http://{gateway}:{}", TcpForwarder::start(gateway, store.port()).port());
-        variables.extend([
-            ("AWS_ENDPOINT_URL", endpoint),
-            ("SAGGAR_OBJECTS", s3_address("cluster")),
-            ("SAGGAR_DATABASE_URL", database.url().replace(&format!("127.0.0.1:{port}"), &there)),
-        ]);
-        let home = root.path().join("observer");
-        std::fs::create_dir(&home).unwrap();
-        let key = create_key(&home, &["boss", "--scope", "admin,jobs:write,jobs:read,predict,models:write"]);
-        let mut command = Command::new(binary());
-        command.args(["serve", "--jobs", "0", "--device", "cpu", "--name", "observer"]);
-        command.args(["--addr", &format!("{gateway}:0"), "--home"]).arg(&home).envs(variables.clone());
-        let observer = ServerProcess::from_command(command, &home).with_key(&key);
-        let (_store, _database) = (store, database);
-        let hosts = Vec::new();
-        let mut cluster = TestCluster { hosts, observer, root, key, variables, network, _store, _database };
+        let mut cluster = TestCluster { hosts: Vec::new(), shared: NetworkCluster::start(test, HOSTS)? };
         cluster.hosts = (0..HOSTS).map(|at| Some(cluster.start_host(at))).collect();
         Some(cluster)
     }
 
     fn start_host(&self, at: u8) -> JobHost {
-        let name = format!("host-{at}");
-        let home = self.root.path().join(&name);
-        std::fs::create_dir_all(&home).unwrap();
-        let mut command = self.network.command(at, &binary());
-        if at < SERVERS {
-            command.args(["serve", "--device", "cpu", "--addr", &format!("{}:0", self.network.address(at))]);
-            command.args(["--name", &name, "--home"]).arg(&home).envs(self.variables.clone());
-            return JobHost::Server(ServerProcess::from_command(command, &home).with_key(&self.key));
+        if at >= SERVERS {
+            return JobHost::Worker(self.shared.start_worker(at));
         }
-        command.args(["worker", "join", self.observer.url(), "--key", &self.key, "--device", "cpu"]);
-        command.args(["--name", &name, "--home"]).arg(&home);
-        JobHost::Worker(WorkerProcess::spawn(command, &home))
+        let NetworkCluster { network, variables, key, .. } = &self.shared;
+        let home = self.shared.home(at);
+        let mut command = network.command(at, &binary());
+        command.args(["serve", "--device", "cpu", "--addr", &format!("{}:0", network.address(at))]);
+        command.args(["--name", &format!("host-{at}"), "--home"]).arg(&home).envs(variables.clone());
+        JobHost::Server(ServerProcess::from_command(command, &home).with_key(key))
     }
 
     /// Kills the process of a host, and starts it again after a while.
@@ -136,14 +95,14 @@ impl TestCluster {
 
     fn log(&self, at: u8) -> String {
         let file = if at < SERVERS { "server.log" } else { "worker.log" };
-        std::fs::read_to_string(self.root.path().join(format!("host-{at}")).join(file)).unwrap_or_default()
+        std::fs::read_to_string(self.shared.home(at).join(file)).unwrap_or_default()
     }
 
     fn train(&self, model: &str, seed: u64) -> String {
         let (plugin, model, seed) = (lenet(), format!("model={model}"), seed.to_string());
         let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", &seed];
         let rest = ["--checkpoint-every", "20steps", "--", "epochs=30", &model];
-        self.observer.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
+        self.shared.observer.saggar_ok(&[&run[..], &rest].concat()).trim().to_owned()
     }
 }
 
@@ -199,24 +158,24 @@ fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let jobs = number("SAGGAR_CLUSTER_JOBS", 6);
     let cut_time = Duration::from_secs(number("SAGGAR_CLUSTER_CUT_SECONDS", CUT_SECONDS));
-    cluster.observer.push_digits();
+    cluster.shared.observer.push_digits();
     let calm: Vec<String> = (0..SEEDS).map(|seed| cluster.train(&format!("calm{seed}"), seed)).collect();
     for job in &calm {
-        assert_eq!(cluster.observer.wait_for_job(job)["state"], "SUCCEEDED");
+        assert_eq!(cluster.shared.observer.wait_for_job(job)["state"], "SUCCEEDED");
     }
     let trainings: BTreeMap<u64, String> =
         (0..jobs).map(|at| (at, cluster.train(&format!("shaken{at}"), at % SEEDS))).collect();
     let (mut losses, mut round, began) = (Vec::new(), 0_u64, Instant::now());
-    let is_over = |cluster: &TestCluster, job: &String| cluster.observer.job(job)["finished_ms"].is_u64();
+    let is_over = |cluster: &TestCluster, job: &String| cluster.shared.observer.job(job)["finished_ms"].is_u64();
     while !trainings.values().all(|job| is_over(&cluster, job)) {
         assert!(began.elapsed() < Duration::from_secs(60 * (5 + jobs)), "the jobs do not end");
         // A fixed sequence, in which each host is met after each other one.
         let at = u8::try_from((round * 7 + round / 6) % u64::from(HOSTS)).unwrap();
         losses.push((unix_ms(), at));
         if round % CUT_PERIOD == 1 {
-            cluster.network.cut(at);
+            cluster.shared.network.cut(at);
             std::thread::sleep(cut_time);
-            cluster.network.heal(at);
+            cluster.shared.network.heal(at);
         } else {
             cluster.kill(at, KILLED_TIME[round as usize % KILLED_TIME.len()]);
         }
@@ -225,15 +184,15 @@ fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
     }
     let (mut times, mut attempts) = (Vec::new(), 0);
     for (at, job) in &trainings {
-        let document = cluster.observer.job(job);
+        let document = cluster.shared.observer.job(job);
         assert_eq!(document["state"], "SUCCEEDED", "{document}");
         attempts += document["attempt"].as_u64().unwrap();
         let (calm, shaken) = (format!("calm{}", at % SEEDS), format!("shaken{at}"));
-        let digest = cluster.observer.weights_digest(&shaken);
-        assert_eq!(digest, cluster.observer.weights_digest(&calm), "{job}");
-        let versions = cluster.observer.get(&format!("/api/v1/models/{shaken}"))["versions"].clone();
+        let digest = cluster.shared.observer.weights_digest(&shaken);
+        assert_eq!(digest, cluster.shared.observer.weights_digest(&calm), "{job}");
+        let versions = cluster.shared.observer.get(&format!("/api/v1/models/{shaken}"))["versions"].clone();
         assert_eq!(versions.as_array().unwrap().len(), 1, "published once: {versions}");
-        times.extend(loss_times(&events(&cluster.observer, job), &losses));
+        times.extend(loss_times(&events(&cluster.shared.observer, job), &losses));
     }
     let mut idle: Vec<Duration> = times.iter().map(|times| times.idle).collect();
     let mut training: Vec<Duration> = times.iter().filter_map(|times| times.training).collect();
@@ -258,27 +217,28 @@ fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
 fn the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing() {
     let test = "the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing";
     let Some(cluster) = TestCluster::start(test) else { return };
-    let job = SteadyJob::with_steps(100_000_000).submit(&cluster.observer);
+    let job = SteadyJob::with_steps(100_000_000).submit(&cluster.shared.observer);
     let (at, attempt) = cluster
+        .shared
         .observer
         .wait_for("an owner", |_| (0..HOSTS).find_map(|at| cluster.attempt_on(at).map(|attempt| (at, attempt))));
-    cluster.observer.wait_for_step(&job, 10);
-    cluster.network.cut(at);
+    cluster.shared.observer.wait_for_step(&job, 10);
+    cluster.shared.network.cut(at);
     let cut = Instant::now();
     let number = |server: &ServerProcess| server.job(&job)["attempt"].as_u64();
-    cluster.observer.wait_for("the next attempt", |server| (number(server) == Some(2)).then_some(()));
+    cluster.shared.observer.wait_for("the next attempt", |server| (number(server) == Some(2)).then_some(()));
     println!("the next attempt began {:.1} s after the cut", cut.elapsed().as_secs_f64());
     assert!(cut.elapsed() < TAKE_OVER_MAX, "{:?}", cut.elapsed());
     let process = format!("/proc/{attempt}");
     assert!(Path::new(&process).exists(), "the attempt computes on");
-    cluster.network.heal(at);
+    cluster.shared.network.heal(at);
     let healed = Instant::now();
-    cluster.observer.wait_for("the attempt's end", |_| cluster.attempt_on(at).is_none().then_some(()));
+    cluster.shared.observer.wait_for("the attempt's end", |_| cluster.attempt_on(at).is_none().then_some(()));
     println!("the attempt ended {:.1} s after the healing", healed.elapsed().as_secs_f64());
     assert!(healed.elapsed() < FENCED_END_MAX, "{:?}", healed.elapsed());
     // Its supervisor is refused too.
-    cluster.observer.wait_for("the refusal", |_| cluster.log(at).contains("attempt lost").then_some(()));
-    assert_eq!(number(&cluster.observer), Some(2));
-    cluster.observer.saggar_ok(&["stop", &job]);
-    assert_eq!(cluster.observer.wait_for_job(&job)["state"], "CANCELLED");
+    cluster.shared.observer.wait_for("the refusal", |_| cluster.log(at).contains("attempt lost").then_some(()));
+    assert_eq!(number(&cluster.shared.observer), Some(2));
+    cluster.shared.observer.saggar_ok(&["stop", &job]);
+    assert_eq!(cluster.shared.observer.wait_for_job(&job)["state"], "CANCELLED");
 }

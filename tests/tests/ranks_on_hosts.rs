@@ -5,17 +5,11 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use saggar_tests::s3::{MotoServer, s3_address, s3_variables};
 use saggar_tests::workers::WorkerProcess;
-use saggar_tests::{
-    NetworkHosts, PostgresServer, ServerProcess, TcpForwarder, binary, create_key, enter_own_network, kill_9, plugin,
-    worker_processes,
-};
+use saggar_tests::{NetworkCluster, ServerProcess, kill_9, plugin, worker_processes};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 const HOSTS: u8 = 2;
 /// Time from the loss of its leader, or of the network, until a rank has ended.
@@ -23,64 +17,24 @@ const RANK_END_MAX: Duration = Duration::from_secs(15);
 /// Epochs of a training that takes long enough to be disturbed.
 const EPOCHS: u32 = 400;
 
-/// Workers on hosts, and a server on this machine that runs no jobs.
+/// Workers on hosts.
 struct RankCluster {
     hosts: Vec<Option<WorkerProcess>>,
-    observer: ServerProcess,
-    root: TempDir,
-    key: String,
-    network: NetworkHosts,
-    _store: MotoServer,
-    _database: PostgresServer,
+    shared: NetworkCluster,
 }
 
 impl RankCluster {
-    /// Returns `None` if something that it needs is not installed and not required, or if the test with this name has run
-    /// in its own network.
+    /// Returns `None` in the cases of [`NetworkCluster::start`].
     fn start(test: &str) -> Option<RankCluster> {
-        if !enter_own_network(test) {
-            return None;
-        }
-        let (database, store) = (PostgresServer::start()?, MotoServer::start()?);
-        let (network, root) = (NetworkHosts::create(HOSTS), tempfile::tempdir().unwrap());
-        let gateway = network.gateway();
-        let port: u16 = database.url().rsplit([':', '/']).nth(1).unwrap().parse().unwrap();
-        let there = format!("{gateway}:{}", TcpForwarder::start(gateway, port).port());
-        let mut variables = s3_variables(store.port()).to_vec();
-        variables.retain(|(name, _)| *name != "AWS_ENDPOINT_URL");
-        let endpoint = format!("http://{gateway}:{}", TcpForwarder::start(gateway, store.port()).port());
-        variables.extend([
-            ("AWS_ENDPOINT_URL", endpoint),
-            ("SAGGAR_OBJECTS", s3_address("ranks")),
-            ("SAGGAR_DATABASE_URL", database.url().replace(&format!("127.0.0.1:{port}"), &there)),
-        ]);
-        let home = root.path().join("observer");
-        std::fs::create_dir(&home).unwrap();
-        let key = create_key(&home, &["boss", "--scope", "admin,jobs:write,jobs:read,predict,models:write"]);
-        let mut command = Command::new(binary());
-        command.args(["serve", "--jobs", "0", "--device", "cpu", "--name", "observer"]);
-        command.args(["--addr", &format!("{gateway}:0"), "--home"]).arg(&home).envs(variables);
-        let observer = ServerProcess::from_command(command, &home).with_key(&key);
-        observer.push_digits();
-        let (_store, _database) = (store, database);
-        let mut cluster = RankCluster { hosts: Vec::new(), observer, root, key, network, _store, _database };
-        cluster.hosts = (0..HOSTS).map(|at| Some(cluster.start_host(at))).collect();
+        let mut cluster = RankCluster { hosts: Vec::new(), shared: NetworkCluster::start(test, HOSTS)? };
+        cluster.shared.observer.push_digits();
+        cluster.hosts = (0..HOSTS).map(|at| Some(cluster.shared.start_worker(at))).collect();
         cluster.wait_until_ready();
         Some(cluster)
     }
 
-    fn start_host(&self, at: u8) -> WorkerProcess {
-        let name = format!("host-{at}");
-        let home = self.root.path().join(&name);
-        std::fs::create_dir_all(&home).unwrap();
-        let mut command = self.network.command(at, &binary());
-        command.args(["worker", "join", self.observer.url(), "--key", &self.key, "--device", "cpu"]);
-        command.args(["--name", &name, "--home"]).arg(&home);
-        WorkerProcess::spawn(command, &home)
-    }
-
     fn wait_until_ready(&self) {
-        self.observer.wait_for("the workers", |server| {
+        self.shared.observer.wait_for("the workers", |server| {
             let listed: Value = serde_json::from_str(&server.saggar_ok(&["ps", "--workers", "--json"])).unwrap();
             let ready = listed.as_array().unwrap().iter().filter(|worker| worker["state"] == "READY").count();
             (ready == usize::from(HOSTS) + 1).then_some(())
@@ -92,7 +46,7 @@ impl RankCluster {
         let run = ["run", component.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "5"];
         let every = ["--retry", "100", "--checkpoint-every", "10steps"];
         let parameters = ["--", "--unit", "24", "--batch", "100", "--epochs", &epochs, "--model", model];
-        self.observer.saggar_ok(&[&run[..], &every, options, &parameters].concat()).trim().to_owned()
+        self.shared.observer.saggar_ok(&[&run[..], &every, options, &parameters].concat()).trim().to_owned()
     }
 
     fn train_on_hosts(&self, model: &str, epochs: u32) -> String {
@@ -101,15 +55,15 @@ impl RankCluster {
 
     /// Waits for the end of a job and returns the digest of the weights that it published.
     fn weights(&self, job: &str, model: &str) -> String {
-        let ended = self.observer.wait_for_job(job);
+        let ended = self.shared.observer.wait_for_job(job);
         assert_eq!(
             ended["state"],
             "SUCCEEDED",
             "{ended}\n{}\n{}",
-            self.observer.saggar_ok(&["logs", job]),
+            self.shared.observer.saggar_ok(&["logs", job]),
             self.logs()
         );
-        self.observer.weights_digest(model)
+        self.shared.observer.weights_digest(model)
     }
 
     fn logs(&self) -> String {
@@ -118,7 +72,7 @@ impl RankCluster {
 
     /// Waits until an attempt of a job has done some steps since its beginning. Returns its hosts, the leader first.
     fn wait_for_attempt(&self, job: &str, attempt: u64) -> [u8; 2] {
-        self.observer.wait_for("steps of the attempt", |server| {
+        self.shared.observer.wait_for("steps of the attempt", |server| {
             let document = server.job(job);
             assert!(document["finished_ms"].is_null(), "it is over too soon: {document}");
             let newest = document["attempts"].as_array()?.last()?;
@@ -151,26 +105,27 @@ fn ranks_on_two_hosts_compute_the_weights_of_one_host() {
     let jobs = ["apart", "again"].map(|model| (cluster.train_on_hosts(model, 3), model));
     for (job, model) in &jobs {
         assert_eq!(cluster.weights(job, model), alone);
-        let document = cluster.observer.job(job);
+        let document = cluster.shared.observer.job(job);
         let attempts = document["attempts"].as_array().unwrap();
         let mut hosts: Vec<_> =
             attempts[0]["hosts"].as_array().unwrap().iter().map(|host| host.as_str().unwrap()).collect();
         hosts.sort_unstable();
         assert_eq!((attempts.len(), hosts), (1, vec!["host-0", "host-1"]), "{document}");
     }
-    let log = cluster.observer.saggar_ok(&["logs", &jobs[0].0]);
+    let log = cluster.shared.observer.saggar_ok(&["logs", &jobs[0].0]);
     assert!(log.contains("processes: 2 on 2 hosts, device: cpu, communicator: TLS between hosts"), "{log}");
-    let described = cluster.observer.saggar_ok(&["status", &jobs[0].0]);
+    let described = cluster.shared.observer.saggar_ok(&["status", &jobs[0].0]);
     assert!(described.contains("host-0") && described.contains("host-1"), "{described}");
     println!("{described}");
     // A job that needs more hosts than there are says so.
     let job = cluster.train("never", 1, &["--replicas", "3", "--hosts", "3"]);
     let document = cluster
+        .shared
         .observer
         .wait_for("a reason", |server| Some(server.job(&job)).filter(|job| job["reason"] == "NO_MATCHING_HOST"));
     let message = document["message"].as_str().unwrap();
     assert!(
-        message.starts_with("it needs 3 hosts with 1 slots of pool any each; 2 hosts fit: host-0, host-1"),
+        message.starts_with("it needs 3 hosts with 1 slot of pool any each; 2 hosts fit: host-0, host-1"),
         "{message}"
     );
 }
@@ -187,7 +142,7 @@ fn the_loss_of_a_rank_or_a_host_costs_no_bit() {
     assert_eq!(ranks.each_ref().map(Vec::len), [1, 1]);
     let lost = Instant::now();
     assert!(kill_9(ranks[1][0]));
-    wait_for_end(&cluster.observer, &ranks.concat());
+    wait_for_end(&cluster.shared.observer, &ranks.concat());
     println!("rank 0 ended {:.1} s after rank 1", lost.elapsed().as_secs_f64());
     assert!(lost.elapsed() < RANK_END_MAX, "{:?}", lost.elapsed());
     // The host of rank 1, whose rank has to end with it.
@@ -195,12 +150,12 @@ fn the_loss_of_a_rank_or_a_host_costs_no_bit() {
     let ranks = [cluster.ranks_on(leader), cluster.ranks_on(follower)].concat();
     let lost = Instant::now();
     cluster.hosts[usize::from(follower)].take().unwrap().kill_and_wait();
-    wait_for_end(&cluster.observer, &ranks);
+    wait_for_end(&cluster.shared.observer, &ranks);
     println!("all ranks ended {:.1} s after the host of rank 1", lost.elapsed().as_secs_f64());
     assert!(lost.elapsed() < RANK_END_MAX, "{:?}", lost.elapsed());
-    cluster.hosts[usize::from(follower)] = Some(cluster.start_host(follower));
+    cluster.hosts[usize::from(follower)] = Some(cluster.shared.start_worker(follower));
     // The host of rank 0, whose job is taken away when its lease is over.
-    let attempt = cluster.observer.wait_for("the next attempt", |server| {
+    let attempt = cluster.shared.observer.wait_for("the next attempt", |server| {
         let attempts = server.job(&job)["attempts"].clone();
         let newest = attempts.as_array()?.last()?;
         let did = newest["last_step"].as_u64()? > newest["first_step"].as_u64()? + 20;
@@ -210,12 +165,12 @@ fn the_loss_of_a_rank_or_a_host_costs_no_bit() {
     let ranks = [cluster.ranks_on(leader), cluster.ranks_on(follower)].concat();
     let lost = Instant::now();
     cluster.hosts[usize::from(leader)].take().unwrap().kill_and_wait();
-    wait_for_end(&cluster.observer, &ranks);
+    wait_for_end(&cluster.shared.observer, &ranks);
     println!("all ranks ended {:.1} s after the host of rank 0", lost.elapsed().as_secs_f64());
     assert!(lost.elapsed() < RANK_END_MAX, "{:?}", lost.elapsed());
-    cluster.hosts[usize::from(leader)] = Some(cluster.start_host(leader));
+    cluster.hosts[usize::from(leader)] = Some(cluster.shared.start_worker(leader));
     assert_eq!(cluster.weights(&job, "shaken"), calm);
-    let attempts = cluster.observer.job(&job)["attempts"].clone();
+    let attempts = cluster.shared.observer.job(&job)["attempts"].clone();
     assert!(attempts.as_array().unwrap().len() >= 4, "{attempts}");
     println!(
         "{}",
@@ -232,17 +187,17 @@ fn a_cut_network_ends_both_sides_and_costs_no_bit() {
     let [leader, follower] = cluster.wait_for_attempt(&job, 1);
     let ranks = [cluster.ranks_on(leader), cluster.ranks_on(follower)].concat();
     assert_eq!(ranks.len(), 2);
-    cluster.network.cut(follower);
+    cluster.shared.network.cut(follower);
     let cut = Instant::now();
-    wait_for_end(&cluster.observer, &ranks);
+    wait_for_end(&cluster.shared.observer, &ranks);
     println!("both ranks ended {:.1} s after the cut", cut.elapsed().as_secs_f64());
     assert!(cut.elapsed() < RANK_END_MAX, "{:?}", cut.elapsed());
     // The job waits for its second host and holds no slots.
-    let waiting = cluster.observer.wait_for("the reason", |server| {
+    let waiting = cluster.shared.observer.wait_for("the reason", |server| {
         Some(server.job(&job)).filter(|job| job["state"] == "QUEUED" && job["reason"] == "NO_MATCHING_HOST")
     });
     println!("{}", waiting["message"]);
-    cluster.network.heal(follower);
+    cluster.shared.network.heal(follower);
     assert_eq!(cluster.weights(&job, "cut"), calm);
 }
 
@@ -254,12 +209,12 @@ fn strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb() {
     let asleep = cluster.hosts[1].as_ref().unwrap();
     asleep.signal("-STOP");
     let job = cluster.train_on_hosts("scanned", 3);
-    let address = cluster.observer.wait_for("the port", |server| {
+    let address = cluster.shared.observer.wait_for("the port", |server| {
         let log = server.saggar_ok(&["logs", &job]);
         let (_, rest) = log.split_once("rank 0 waits at ")?;
         rest.split_once(" for the ranks").map(|(address, _)| address.to_owned())
     });
-    assert!(address.starts_with(&format!("{}:", cluster.network.address(0))), "{address}");
+    assert!(address.starts_with(&format!("{}:", cluster.shared.network.address(0))), "{address}");
     let mut strangers = Vec::new();
     for _ in 0..200 {
         let mut stranger = TcpStream::connect_timeout(&address.parse().unwrap(), Duration::from_secs(10)).unwrap();
@@ -268,9 +223,9 @@ fn strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb() {
         strangers.push(TcpStream::connect_timeout(&address.parse().unwrap(), Duration::from_secs(10)).unwrap());
     }
     asleep.signal("-CONT");
-    let ended = cluster.observer.wait_for_job(&job);
+    let ended = cluster.shared.observer.wait_for_job(&job);
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(1)), "{ended}");
-    let log = cluster.observer.saggar_ok(&["logs", &job]);
+    let log = cluster.shared.observer.saggar_ok(&["logs", &job]);
     let refusals = log.lines().filter(|line| line.contains("to the port of the ranks was refused")).count();
     assert!((1..=16).contains(&refusals), "{log}");
     drop(strangers);
@@ -282,16 +237,16 @@ fn a_drained_host_gives_its_part_of_a_job_back_with_the_state_saved() {
     let Some(mut cluster) = RankCluster::start(test) else { return };
     let job = cluster.train_on_hosts("drained", 10 * EPOCHS);
     let [_, follower] = cluster.wait_for_attempt(&job, 1);
-    cluster.observer.saggar_ok(&["worker", "drain", &format!("host-{follower}")]);
+    cluster.shared.observer.saggar_ok(&["worker", "drain", &format!("host-{follower}")]);
     let drained = cluster.hosts[usize::from(follower)].take().unwrap();
     assert!(drained.wait_for_exit(RANK_END_MAX * 2).unwrap().success());
-    let document = cluster.observer.wait_for("the reason", |server| {
+    let document = cluster.shared.observer.wait_for("the reason", |server| {
         Some(server.job(&job)).filter(|job| job["state"] == "QUEUED" && job["reason"] == "NO_MATCHING_HOST")
     });
     let attempt = &document["attempts"][0];
     assert_eq!(attempt["reason"], "HOST_SHUTDOWN", "{attempt}");
-    let newest = cluster.observer.checkpoints(&job).into_iter().map(|(step, _)| step).max();
+    let newest = cluster.shared.observer.checkpoints(&job).into_iter().map(|(step, _)| step).max();
     assert_eq!(newest, attempt["last_step"].as_u64(), "the state was saved where it stopped: {attempt}");
-    cluster.observer.saggar_ok(&["stop", &job]);
-    assert_eq!(cluster.observer.wait_for_job(&job)["state"], "CANCELLED");
+    cluster.shared.observer.saggar_ok(&["stop", &job]);
+    assert_eq!(cluster.shared.observer.wait_for_job(&job)["state"], "CANCELLED");
 }

@@ -156,14 +156,13 @@ impl<'a> SlotLedger<'a> {
             if let Some(free) = floor.free.get_mut(pool) {
                 *free = free.saturating_sub(slots);
             }
-            if job.state == JobState::Stopping || job.orders.preempt.is_some() {
+            if is_releasing(job) {
                 *floor.releasing.entry(pool).or_default() += slots;
             } else if job.demand.preemptible {
                 floor.evictable.push((pool, job));
             }
         }
-        // The lowest priority first, then the shortest running time.
-        floor.evictable.sort_by_key(|(_, job)| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
+        floor.evictable.sort_by_key(|(_, job)| preemption_order(job));
         floor
     }
 
@@ -225,7 +224,7 @@ impl<'a> SlotLedger<'a> {
         let mut releasing = 0;
         for job in situation.state.running.iter().filter(|job| job.pool_on(&host.id) == Some(pool)) {
             used = used.saturating_add(job.demand.slots_milli);
-            if job.state == JobState::Stopping || job.orders.preempt.is_some() {
+            if is_releasing(job) {
                 releasing += job.demand.slots_milli;
             }
         }
@@ -344,24 +343,44 @@ impl<'a> SlotLedger<'a> {
             if names.is_empty() { String::new() } else { format!(", used by {}", names.join(", ")) }
         };
         let pools: Vec<String> = pools.iter().map(|(name, _)| format!("pool {name}{}", users(name))).collect();
-        let unit = if needed == 1000 { "slot" } else { "slots" };
-        waiting_for("WAITING_FOR_SLOT", format!("{} {unit} of {}", format_slots(needed), pools.join("; or of ")))
+        waiting_for("WAITING_FOR_SLOT", format!("{} of {}", count_slots(needed), pools.join("; or of ")))
     }
 
     /// Returns the jobs to preempt in a pool so that, with the free slots and those that become free, this job fits;
     /// `None` if they would not suffice.
     fn victims(&self, job: &QueuedJob, pool: &str) -> Option<Vec<&'a ActiveJob>> {
-        let mut room = self.free.get(pool).copied().unwrap_or(0) + self.releasing.get(pool).copied().unwrap_or(0);
-        let mut victims = Vec::new();
-        for &(_, other) in self.evictable.iter().filter(|(held, other)| *held == pool && outranks(job, other)) {
-            if room >= job.demand.slots_milli {
-                break;
-            }
-            room += other.demand.slots_milli;
-            victims.push(other);
-        }
-        (room >= job.demand.slots_milli).then_some(victims)
+        let room = self.free.get(pool).copied().unwrap_or(0) + self.releasing.get(pool).copied().unwrap_or(0);
+        let others = self.evictable.iter().filter(|(held, other)| *held == pool && outranks(job, other));
+        enough_victims(job, room, others.map(|(_, other)| *other))
     }
+}
+
+/// Returns whether the slots of a running job become free soon.
+fn is_releasing(job: &ActiveJob) -> bool {
+    job.state == JobState::Stopping || job.orders.preempt.is_some()
+}
+
+/// Sorts jobs as they are preempted: the lowest priority first, then the shortest running time.
+fn preemption_order(job: &ActiveJob) -> (i32, std::cmp::Reverse<UnixMillis>) {
+    (job.demand.priority, std::cmp::Reverse(job.started_ms))
+}
+
+/// Returns the first of the others that have to be preempted so that a job fits beside `room` slots, in thousandths; `None` if
+/// all of them would not suffice.
+fn enough_victims<'a>(
+    job: &QueuedJob,
+    mut room: u32,
+    others: impl Iterator<Item = &'a ActiveJob>,
+) -> Option<Vec<&'a ActiveJob>> {
+    let mut victims = Vec::new();
+    for other in others {
+        if room >= job.demand.slots_milli {
+            break;
+        }
+        room += other.demand.slots_milli;
+        victims.push(other);
+    }
+    (room >= job.demand.slots_milli).then_some(victims)
 }
 
 /// Returns whether another server makes room for a job. If the clock was set back, its claim counts as over.
@@ -393,4 +412,13 @@ fn slots_needed(demand: &SchedulingRequest, pool: &str, situation: &PlacementInp
 /// Formats slots: `1`, `0.25`.
 fn format_slots(milli: u32) -> String {
     (f64::from(milli) / 1000.0).to_string()
+}
+
+/// Formats slots with their unit: `1 slot`, `0.25 slots`.
+fn count_slots(milli: u32) -> String {
+    format!("{} {}", format_slots(milli), slot_unit(milli))
+}
+
+fn slot_unit(milli: u32) -> &'static str {
+    if milli == 1000 { "slot" } else { "slots" }
 }

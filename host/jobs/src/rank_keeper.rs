@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_store::records::{HostOffer, HostPart, JobOrder, JobRecords, StateReason};
+use saggar_telemetry::RepeatedFailure;
 use tokio::io::BufReader;
 use tokio::task::JoinSet;
 
@@ -42,12 +43,11 @@ fn key_of(part: &HostPart) -> PartKey {
 /// Runs the parts of this host until the task is aborted.
 pub(crate) async fn keep_ranks(shared: Arc<SharedState>) {
     let mut parts = HostParts::default();
+    let failure = RepeatedFailure::new("the parts of attempts that this host has cannot be read");
     loop {
-        match list_parts(&shared).await {
-            Ok(listed) => parts.follow(&shared, &listed),
-            // Rank 0 ends the ranks of an attempt that is over.
-            Err(error) => tracing::warn!(%error, "the parts of this host cannot be read; trying again"),
-        }
+        // If it fails, rank 0 ends the ranks of an attempt that is over.
+        let listed = list_parts(&shared).await;
+        failure.log(listed.map(|listed| parts.follow(&shared, &listed)));
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
@@ -87,7 +87,7 @@ impl HostParts {
 fn start_ranks(shared: &Arc<SharedState>, part: &HostPart) -> Result<JoinSet<()>, JobError> {
     let spec: JobSpec = serde_json::from_str(&part.spec).map_err(|error| JobError::Io(error.into()))?;
     let point = part.meeting_point.clone().ok_or_else(|| JobError::Io(std::io::ErrorKind::NotConnected.into()))?;
-    let on_each_host = spec.replicas / part.hosts.max(1);
+    let on_each_host = spec.replicas_on_each_host();
     let mut ranks = JoinSet::new();
     for rank in part.part * on_each_host..(part.part + 1) * on_each_host {
         let (job, attempt, epoch) = key_of(part);

@@ -228,6 +228,11 @@ fn is_one_replica(replicas: &u32) -> bool {
 }
 
 impl JobSpec {
+    /// Returns the number of worker processes on each of its hosts.
+    pub fn replicas_on_each_host(&self) -> u32 {
+        self.replicas / self.hosts.max(1)
+    }
+
     /// Returns a job of this project and plugin, with defaults for everything else.
     pub fn new(project: impl Into<String>, plugin: impl Into<String>) -> JobSpec {
         JobSpec {

@@ -19,6 +19,7 @@ mod nan_guard;
 mod notebook;
 mod notebook_data;
 mod notebook_outputs;
+mod output_writer;
 mod pause_control;
 mod permission_client;
 mod prediction;
@@ -30,6 +31,7 @@ mod step;
 mod store_outage;
 mod supervisor_link;
 mod usage_reporter;
+mod write_fence;
 mod write_permission;
 
 use std::collections::BTreeMap;
@@ -201,10 +203,8 @@ impl WorkerAttempt<'_> {
     fn open_device(&self, home: &StateDir) -> Result<Arc<dyn Backend>, AttemptFailure> {
         let spec = &self.start.spec;
         let shaders = spec.without.enables(Optimization::ShaderCache).then(|| home.shaders());
-        let usage = DeviceUsage {
-            processes: (spec.replicas / spec.hosts.max(1)) as usize,
-            pipeline_cache_dir: shaders.as_deref(),
-        };
+        let processes = spec.replicas_on_each_host() as usize;
+        let usage = DeviceUsage { processes, pipeline_cache_dir: shaders.as_deref() };
         let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
         let info = choice.backend.info();
@@ -239,13 +239,11 @@ impl WorkerAttempt<'_> {
             let device = Arc::clone(&device);
             let call = StepCall { device, meter, datasets, context, limits, inputs, outputs: step.outputs() };
             let outcome = run_step(&host, &plugin, call);
+            self.flush_logged_items(&mut logged_items.lock(), &mut room);
             reporter.finish();
             return match outcome? {
                 StepOutcome::Stopped => Ok(TrainOutcome::Stopped),
-                StepOutcome::Finished(outputs) => {
-                    self.control.lease.wait_until_sure();
-                    writer.write(outputs).map(|()| TrainOutcome::Finished)
-                }
+                StepOutcome::Finished(outputs) => writer.write(outputs).map(|()| TrainOutcome::Finished),
             };
         }
         let outcome = train(&host, &plugin, Arc::clone(&device), meter, datasets, context, limits);
@@ -257,7 +255,7 @@ impl WorkerAttempt<'_> {
         Ok(outcome?)
     }
 
-    /// Stores what the training logged while the store did not answer.
+    /// Stores what the plugin logged while the store did not answer.
     fn flush_logged_items(&self, items: &mut LoggedItemWriter, room: &mut StorageGuard) {
         let line = match self.outage_retry().run(|| items.flush(room).map_err(worker_lost_error)) {
             Ok(line) => line,
@@ -366,7 +364,7 @@ impl WorkerAttempt<'_> {
             channel: self.channel,
             control: &self.control,
             home: home.clone(),
-            room: StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone()),
+            room: self.storage_guard(home),
             models: ModelRegistry::of_home(home, &self.locations.models),
             rights: JobRights::new(&self.start, home, &self.locations.models),
             dataset,

@@ -7,6 +7,7 @@ use saggar_jobs::JobService;
 use saggar_metrics::MetricsRegistry;
 use saggar_pipelines::PipelineService;
 use saggar_serving::{ModelLifecycle, ModelRouter, PredictionService};
+use saggar_store::abandoned_content::{RemovedContent, remove_abandoned_content};
 use saggar_store::checkpoint::CheckpointStore;
 use saggar_sweeps::SweepService;
 use tokio::sync::{RwLock, watch};
@@ -150,6 +151,15 @@ impl AppState {
 
     pub(crate) fn lifecycle(&self) -> &Arc<ModelLifecycle> {
         &self.shared.parts.lifecycle
+    }
+
+    /// Removes uploads and parts of versions that nobody is going to finish. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`remove_abandoned_content`].
+    pub fn remove_abandoned_content(&self) -> Result<RemovedContent, Box<dyn std::error::Error + Send + Sync>> {
+        let parts = &self.shared.parts;
+        remove_abandoned_content(&parts.home, &parts.uploads, &*parts.jobs.records(), self.now_ms())
     }
 
     /// Returns the jobs.

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{RecordError, StoreError};
 use crate::logged_items::LOGGED_FOLDER;
-use crate::objects::{BlockingObjects, ObjectInfo};
+use crate::objects::{BlockingObjects, ObjectInfo, PREDICTIONS_FOLDER};
 use crate::outputs::OUTPUT_FOLDER;
 use crate::records::DocumentRecords;
 use crate::storage_kind::{StorageKind, StorageUsage};
+use crate::{dataset, models};
 
 /// The time between two counts.
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(30);
@@ -26,18 +27,18 @@ pub(crate) const BUCKET_USAGE_DOCUMENT: &str = "storage/usage";
 
 /// The folders of a bucket, and the kind of their objects. The kind of files of jobs follows from their names.
 const FOLDERS: [(&str, StorageKind); 12] = [
-    ("datasets", StorageKind::Datasets),
+    (dataset::OBJECT_FOLDER, StorageKind::Datasets),
     ("datasets-parts", StorageKind::Datasets),
     ("datasets-projects", StorageKind::Datasets),
-    ("uploads", StorageKind::Datasets),
-    ("models", StorageKind::Models),
+    (dataset::upload::OBJECT_FOLDER, StorageKind::Datasets),
+    (models::OBJECT_FOLDER, StorageKind::Models),
     ("models-parts", StorageKind::Models),
     ("models-projects", StorageKind::Models),
     ("checkpoints", StorageKind::Checkpoints),
     ("jobs", StorageKind::Logs),
     ("blobs", StorageKind::Plugins),
     ("plugins", StorageKind::Plugins),
-    ("predictions", StorageKind::Plugins),
+    (PREDICTIONS_FOLDER, StorageKind::Plugins),
 ];
 
 /// The reason why the bytes of a bucket are not known.

@@ -7,6 +7,7 @@
 //! Deliberately elsewhere: applying a checkpoint to a device (`jobs`), plugins (`plugin`), authentication (`serve`).
 //! Logic takes the time as an argument; see [`saggar_clock`].
 
+pub mod abandoned_content;
 pub mod archive;
 pub mod backup;
 pub mod bucket_usage;

@@ -80,6 +80,12 @@ pub const SECRET_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a chunk of an upload.
 pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 
+/// The time after which an upload that was announced and not committed is removed, with its chunks.
+pub const ABANDONED_UPLOAD_AGE: Duration = Duration::from_hours(7 * 24);
+
+/// The time after which parts of a version that never became visible are removed from a bucket.
+pub const ABANDONED_PARTS_AGE: Duration = Duration::from_hours(24);
+
 /// Files in an upload, and in a folder that is imported as a dataset.
 pub const UPLOAD_FILES_MAX: usize = 100_000;
 

@@ -30,6 +30,8 @@ pub use s3::{ClockSkew, S3Settings};
 use files::{LocalObjectStore, ObjectPin};
 use s3::RemoteStore;
 
+/// The folder of predictions that are too large for a row of the records.
+pub const PREDICTIONS_FOLDER: &str = "predictions";
 /// The object of a bucket, and the file of a state directory, that say that a migration into it is not complete.
 pub(crate) const MIGRATION_MARK: &str = "migration.json";
 
@@ -242,19 +244,25 @@ impl ObjectStorage {
         got.bytes().await.map_err(self.failure(name))
     }
 
+    /// Returns an object's bytes without verifying them, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Returns `Object`.
+    pub async fn find(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        match self.get(name).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the bytes of several objects without verifying them, in the order of the names; `None` for one that does not
     /// exist. Sends some requests at the same time.
     ///
     /// # Errors
     /// Returns `Object`.
     pub(crate) async fn get_all(&self, names: Vec<String>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let read = |name: String| async move {
-            match self.get(&name).await {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(StoreError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        };
+        let read = |name: String| async move { self.find(&name).await };
         futures::stream::iter(names).map(read).buffered(CONCURRENT_READS_MAX).try_collect().await
     }
 

@@ -1,5 +1,6 @@
 //! `saggar serve`, which assembles the crates into a server, and `saggar worker attempt`.
 
+mod abandoned_content;
 mod addresses;
 mod engines;
 mod graph_inspector;
@@ -11,6 +12,7 @@ mod models;
 pub(super) mod object_storage;
 mod rank_address;
 mod reexec;
+mod repeated_work;
 mod server_config;
 mod shared_models;
 pub(super) mod shared_records;
@@ -240,6 +242,7 @@ impl ServerParts {
             recorder.start(&app);
         }
         tokio::spawn(app.clone().sample_history(down.clone()));
+        abandoned_content::keep_removing(&app, &down);
         let loader = stop_server_on_panic(
             "models are not loaded",
             tokio::spawn(self.loader.run(self.watch, down.clone())),
@@ -441,7 +444,7 @@ fn discover_devices(
     devices
 }
 
-fn unexpected_error(error: impl std::fmt::Display) -> CliError {
+pub(in crate::commands) fn unexpected_error(error: impl std::fmt::Display) -> CliError {
     CliError::new(exit::UNEXPECTED, "unexpected", error.to_string())
 }
 

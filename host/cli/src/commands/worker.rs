@@ -10,7 +10,7 @@ mod single_attempt;
 
 use crate::args::WorkerCommand;
 use crate::client::ApiClient;
-use crate::exit::{self, CliError};
+use crate::exit::CliError;
 use crate::output::CliOutput;
 
 /// Runs a command and returns its exit code.
@@ -22,9 +22,4 @@ pub(crate) fn worker(command: &WorkerCommand, client: &ApiClient, output: CliOut
         WorkerCommand::Host(args) => host::run(args).map(|()| 0),
         WorkerCommand::Attempt(args) => super::serve::run_worker(args),
     }
-}
-
-/// Returns the error of a command that failed for a reason that is not the user's.
-fn unexpected_error(error: impl std::fmt::Display) -> CliError {
-    CliError::new(exit::UNEXPECTED, "unexpected", error.to_string())
 }

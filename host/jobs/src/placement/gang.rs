@@ -6,9 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use saggar_store::records::{ActiveJob, AttemptHost, HostRecord, HostState, JobState, QueuedJob};
+use saggar_store::records::{ActiveJob, AttemptHost, HostRecord, HostState, QueuedJob};
 
-use super::{JobPlacement, PlacementInput, SlotLedger, format_slots, is_made_elsewhere, outranks, waiting_for};
+use super::{
+    JobPlacement, PlacementInput, SlotLedger, count_slots, enough_victims, format_slots, is_made_elsewhere,
+    is_releasing, outranks, preemption_order, slot_unit, waiting_for,
+};
 use crate::limits::PART_HOST_UNSEEN_MAX;
 use crate::scheduler_config::{JobQueue, SlotPool};
 
@@ -138,24 +141,16 @@ fn victims_on_host<'a>(
     job: &QueuedJob,
     host: &HostRecord,
     pool: &str,
-    mut room: u32,
+    room: u32,
     situation: &PlacementInput<'a>,
 ) -> Option<Vec<&'a ActiveJob>> {
     let is_victim = |other: &&ActiveJob| {
-        let stays = other.state != JobState::Stopping && other.orders.preempt.is_none();
-        other.pool_on(&host.id) == Some(pool) && stays && other.demand.preemptible && outranks(job, other)
+        let is_here = other.pool_on(&host.id) == Some(pool);
+        is_here && !is_releasing(other) && other.demand.preemptible && outranks(job, other)
     };
     let mut others: Vec<_> = situation.state.running.iter().filter(is_victim).collect();
-    others.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
-    let mut victims = Vec::new();
-    for other in others {
-        if room >= job.demand.slots_milli {
-            break;
-        }
-        room += other.demand.slots_milli;
-        victims.push(other);
-    }
-    (room >= job.demand.slots_milli).then_some(victims)
+    others.sort_by_key(|job| preemption_order(job));
+    enough_victims(job, room, others.into_iter())
 }
 
 /// Reserves slots for a job that enough hosts could run, and preempts jobs for it if that makes all its hosts fit.
@@ -180,8 +175,7 @@ fn wait_for_slots<'a>(
         Some(_) | None => BTreeSet::new(),
     };
     ledger.evictable.retain(|(_, other)| !evict.contains(other.id.as_str()));
-    let needed = format_slots(job.demand.slots_milli);
-    let unit = if needed == "1" { "slot" } else { "slots" };
+    let (needed, unit) = (format_slots(job.demand.slots_milli), slot_unit(job.demand.slots_milli));
     let have = match fitting {
         0 => "none has".to_owned(),
         1 => format!("1 has: {names}"),
@@ -201,9 +195,9 @@ fn wait_for_hosts(job: &QueuedJob, few: &[(&str, Vec<GangCandidate<'_>>)]) -> Jo
         1 => format!("1 host fits: {names}"),
         many => format!("{many} hosts fit: {names}"),
     };
-    let (hosts, needed) = (job.demand.hosts, format_slots(job.demand.slots_milli));
+    let (hosts, needed) = (job.demand.hosts, count_slots(job.demand.slots_milli));
     let sentence = format!(
-        "it needs {hosts} hosts with {needed} slots of pool {pool} each; {which}. `saggar worker join` adds hosts to a \
+        "it needs {hosts} hosts with {needed} of pool {pool} each; {which}. `saggar worker join` adds hosts to a \
          server with a database"
     );
     waiting_for(NO_MATCHING_HOST, sentence)

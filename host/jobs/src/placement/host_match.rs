@@ -2,7 +2,7 @@
 
 use saggar_store::records::{HostLabels, HostOffer, HostRecord, HostState, QueuedJob, format_labels};
 
-use super::{PlacementInput, format_slots};
+use super::{PlacementInput, count_slots, format_slots};
 use crate::scheduler_config::{JobQueue, SlotPool};
 
 /// The code of a wait for a host that has the labels that a job needs, or that is not reserved for other jobs.
@@ -65,8 +65,8 @@ pub(super) fn pools_on_host<'a>(
         present.iter().copied().filter(|(_, pool)| pool.slots_milli >= demand.slots_milli).collect();
     if large_enough.is_empty() {
         let most = present.iter().map(|(_, pool)| pool.slots_milli).max().unwrap_or(0);
-        let (needed, most) = (format_slots(demand.slots_milli), format_slots(most));
-        let own = format!("it needs {needed} slots, and its pools have at most {most}");
+        let (needed, most) = (count_slots(demand.slots_milli), format_slots(most));
+        let own = format!("it needs {needed}, and its pools have at most {most}");
         return Err(elsewhere(job, &accepting, situation).unwrap_or(("INSUFFICIENT_GPU", own)));
     }
     Ok(large_enough)

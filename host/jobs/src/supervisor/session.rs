@@ -84,7 +84,7 @@ impl WorkerSession {
             resources: AttemptResources {
                 device: spec.device.clone(),
                 slots_milli: claim.job.demand.slots_milli,
-                processes: spec.replicas / spec.hosts.max(1),
+                processes: spec.replicas_on_each_host(),
                 memory_bytes: spec.memory_bytes,
                 gpu_memory_bytes: spec.gpu_memory_bytes,
             },

@@ -41,9 +41,8 @@ impl CheckpointTimer {
     pub(super) fn is_due(&mut self, now: Instant, step: u64, forced: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let since = now.saturating_duration_since(self.last.unwrap_or(began));
-        let is_over = |since: &Instant| now >= *since;
         let due = forced
-            || self.next_try.as_ref().is_none_or(is_over)
+            || self.next_try.is_none_or(|next| now >= next)
                 && match self.every {
                     CheckpointEvery::Auto => since >= interval(self.cost, now.saturating_duration_since(began)),
                     CheckpointEvery::Milliseconds(ms) => since >= Duration::from_millis(ms),

@@ -13,6 +13,7 @@ use saggar_store::{DatasetStore, Digest, StateDir};
 
 use super::lost_worker::data_failure;
 use super::rights::JobRights;
+use super::write_fence::WriteFence;
 use super::{AttemptFailure, WorkerAttempt};
 use crate::protocol::WorkerEvent;
 use crate::spec::{DataStepFetch, DataStepOutput, DataStepSource, DataStepSpec};
@@ -35,7 +36,7 @@ impl WorkerAttempt<'_> {
         let claimed = |make: &dyn Fn() -> Result<DatasetInfo, AttemptFailure>| {
             let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset {}: {error}", step.dataset));
             rights.claim_dataset(&step.dataset).map_err(denied)?;
-            self.control.lease.wait_until_sure();
+            WriteFence::new(&self.start, self.channel, &self.control).wait();
             let made = make();
             if made.is_err() {
                 rights.release_dataset(&step.dataset);

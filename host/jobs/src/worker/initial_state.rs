@@ -1,10 +1,13 @@
 //! The initial state of an attempt: the job's newest checkpoint, else the state that its specification names.
 
+use std::error::Error;
+use std::fmt::Display;
+
 use saggar_plugin::{InitialState, PluginError};
 use saggar_store::{Checkpoint, CheckpointError, CheckpointStore, ModelRegistry, SkippedCheckpoint};
 use tokio::runtime::Handle;
 
-use super::lost_worker::restore_error;
+use super::lost_worker::{restore_error, storage_error};
 use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, InitFrom};
 
@@ -34,13 +37,15 @@ pub(super) fn find_initial_state(
         (Some((_, checkpoint)), _) => (InitialState::Checkpoint(checkpoint), None),
         (None, None) => (InitialState::Nothing, None),
         (None, Some(origin)) => {
-            let failed = |error: &dyn std::fmt::Display| PluginError::job(format!("starting from {origin}: {error}"));
+            let message = |error: &dyn Display| format!("starting from {origin}: {error}");
+            let failed = |error: &(dyn Error + 'static)| storage_error(error, message(error));
+            let missing = |what: &str| PluginError::job(message(&what));
             let beginning = match origin {
                 InitFrom::Checkpoint { job, which } => {
-                    let id = start.jobs.get(job).ok_or_else(|| failed(&"the job is gone"))?;
+                    let id = start.jobs.get(job).ok_or_else(|| missing("the job is gone"))?;
                     let read = runtime.block_on(read_checkpoint(checkpoints, id, *which));
                     let checkpoint = read.map_err(|error| failed(&error))?;
-                    InitialState::Checkpoint(checkpoint.ok_or_else(|| failed(&"there is no whole checkpoint"))?)
+                    InitialState::Checkpoint(checkpoint.ok_or_else(|| missing("there is no whole checkpoint"))?)
                 }
                 InitFrom::Model { model, version } => {
                     let (_, variables) = models.open(model, *version).map_err(|error| failed(&error))?;

@@ -12,7 +12,7 @@ use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel
 use saggar_store::limits::CHECKPOINT_METRICS_MAX;
 use saggar_store::{
     Checkpoint, CheckpointError, CheckpointStore, ImageInputs, LoggedItem, LoggedKey, ModelError, ModelPublication,
-    ModelRegistry, ProjectsError, Retention, SavedVariable, StateDir, StoreError, digest_of_variables,
+    ModelRegistry, ProjectsError, Retention, SavedVariable, StateDir, digest_of_variables,
 };
 
 use super::channel::{EventChannel, WorkerControl};
@@ -24,9 +24,10 @@ use super::logged_items::LoggedItemWriter;
 use super::lost_worker::storage_error;
 use super::metering::UsageCounters;
 use super::nan_guard::NanGuard;
-use super::permission_client::PermissionClient;
+use super::output_writer::OutputWriter;
 use super::rights::JobRights;
 use super::store_outage::OutageRetry;
+use super::write_fence::end_if_refused;
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::{NonFinite, Precision, model_provenance};
 use crate::storage_guard::StorageGuard;
@@ -132,22 +133,6 @@ impl WorkerJobContext {
 
     fn outage_retry(&self) -> OutageRetry {
         OutageRetry::new(&self.parts.channel, &self.parts.control)
-    }
-
-    /// Asks the server for permission to write an output, and ends the process if another server owns the job.
-    fn request_permission(&self) {
-        let AttemptConfig { renews_lease, .. } = self.parts.start;
-        let client = PermissionClient::of_attempt(renews_lease, &self.parts.channel, &self.parts.control);
-        if client.is_some_and(|client| !client.request(None)) {
-            self.end_if_refused();
-        }
-    }
-
-    /// Ends the process if another server owns the job.
-    fn end_if_refused(&self) {
-        if self.parts.control.permissions.is_refused() {
-            end_fenced(&"another server owns the job now");
-        }
     }
 
     /// Returns the context's counters, for the usage report.
@@ -348,7 +333,7 @@ impl JobContext for WorkerJobContext {
             self.parts.control.permissions.set_publishing(true);
             let published = self.parts.models.publish(&publication);
             self.parts.control.permissions.set_publishing(false);
-            self.end_if_refused();
+            end_if_refused(&self.parts.control);
             published.map_err(|error| {
                 self.parts.rights.release_model(model);
                 storage_error(&error, error.to_string())
@@ -365,17 +350,9 @@ impl JobContext for WorkerJobContext {
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
-        let refused = |error: &StoreError| storage_error(error, format!("output `{path}`: {error}"));
-        self.parts.room.reserve(data.len() as u64).map_err(|error| refused(&error))?;
-        let files = self.parts.home.job_files();
-        self.outage_retry().run(|| {
-            self.check_ownership()?;
-            self.request_permission();
-            files.write_output(&self.parts.start.job, path, data).map_err(|error| refused(&error))
-        })?;
-        let line = format!("wrote output/{path} ({} bytes)", data.len());
-        self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
-        Ok(())
+        self.outage_retry().run(|| self.check_ownership())?;
+        let JobContextParts { start, home, channel, control, room, .. } = &mut self.parts;
+        OutputWriter::new(start, home, channel, control).write(path, data, room)
     }
 }
 

@@ -13,12 +13,12 @@ use saggar_plugin::TrainOutcome;
 use saggar_store::StateDir;
 
 use super::notebook_outputs::OutputCopier;
+use super::output_writer::OutputWriter;
 use super::rights::JobRights;
 use super::{AttemptFailure, WorkerAttempt};
 use crate::limits::{NOTEBOOK_MEMORY_BYTES_DEFAULT, NOTEBOOK_POLL, NOTEBOOK_RIGHTS_INTERVAL, NOTEBOOK_SILENCE_MAX};
 use crate::protocol::WorkerEvent;
 use crate::spec::NotebookSpec;
-use crate::storage_guard::StorageGuard;
 
 /// The reason code of a notebook that cannot run.
 const NOTEBOOK_FAILED: &str = "NOTEBOOK_FAILED";
@@ -80,8 +80,9 @@ impl WorkerAttempt<'_> {
         }
         ready?;
         self.channel.send(&WorkerEvent::NotebookReady { socket: folders.socket(), token });
-        let room = StorageGuard::new(self.locations.storage_quota, home.clone(), self.locations.models.clone());
-        let outputs = OutputCopier::new(folders.output(), home.job_files(), self.start.job.clone(), room);
+        let writer = OutputWriter::new(&self.start, home, self.channel, &self.control);
+        let store = Box::new(move |path: &str, data: &[u8]| writer.write_once(path, data));
+        let outputs = OutputCopier::new(folders.output(), store, self.storage_guard(home));
         let idle = IdleMonitor::start(Duration::from_secs_f64(spec.idle_timeout_seconds.min(3.2e9)), Instant::now());
         let now = Instant::now();
         let watch = NotebookWatch {

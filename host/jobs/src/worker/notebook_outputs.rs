@@ -9,11 +9,11 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, open};
+use saggar_store::error::is_store_unavailable;
 use saggar_store::limits::OUTPUTS_LISTED_MAX;
-use saggar_store::{JobFiles, is_output_path};
+use saggar_store::{StoreError, is_output_path};
 
 use crate::limits::NOTEBOOK_FILE_BYTES_MAX;
 use crate::storage_guard::StorageGuard;
@@ -21,11 +21,13 @@ use crate::storage_guard::StorageGuard;
 /// A file's content as far as it can be known without reading it: its inode, its size, and when it was changed.
 type FileStamp = (u64, u64, i64, i64);
 
+/// Stores an output of this path with this content.
+type StoreOutput = Box<dyn Fn(&str, &[u8]) -> Result<(), StoreError>>;
+
 /// Copies the files of one notebook.
 pub(super) struct OutputCopier {
     folder: PathBuf,
-    files: Arc<dyn JobFiles>,
-    job: String,
+    store: StoreOutput,
     room: StorageGuard,
     /// The stamps of the last look, and of the last copies.
     seen: BTreeMap<String, FileStamp>,
@@ -35,9 +37,10 @@ pub(super) struct OutputCopier {
 }
 
 impl OutputCopier {
-    pub(super) fn new(folder: PathBuf, files: Arc<dyn JobFiles>, job: String, room: StorageGuard) -> OutputCopier {
+    /// Returns a copier of the files below `folder`, which `store` stores as outputs of the notebook's job.
+    pub(super) fn new(folder: PathBuf, store: StoreOutput, room: StorageGuard) -> OutputCopier {
         let (seen, copied, refused) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        OutputCopier { folder, files, job, room, seen, copied, refused }
+        OutputCopier { folder, store, room, seen, copied, refused }
     }
 
     /// Copies the files that have changed since the last copy and not since the last look, because a file that changes may
@@ -59,7 +62,13 @@ impl OutputCopier {
                         self.refused.remove(path);
                         lines.push(format!("wrote output/{path} ({bytes} bytes)"));
                     }
-                    Err(error) => self.refuse(path, &format!("output `{path}`: {error}"), &mut lines),
+                    Err(error) => {
+                        self.refuse(path, &format!("output `{path}`: {error}"), &mut lines);
+                        if is_store_unavailable(&error) {
+                            // The next look tries again.
+                            continue;
+                        }
+                    }
                 }
                 self.copied.insert(path.clone(), *stamp);
             }
@@ -80,7 +89,7 @@ impl OutputCopier {
             return Err(io::Error::other(format!("it is larger than {NOTEBOOK_FILE_BYTES_MAX} bytes")));
         }
         self.room.reserve(data.len() as u64).map_err(io::Error::other)?;
-        self.files.write_output(&self.job, path, &data).map_err(io::Error::other)?;
+        (self.store)(path, &data).map_err(io::Error::other)?;
         Ok(data.len())
     }
 
@@ -163,7 +172,8 @@ mod tests {
 
     fn copier(home: &StateDir, folder: &std::path::Path) -> OutputCopier {
         let room = StorageGuard::new(None, home.clone(), home.models());
-        OutputCopier::new(folder.to_owned(), home.job_files(), "J".to_owned(), room)
+        let files = home.job_files();
+        OutputCopier::new(folder.to_owned(), Box::new(move |path, data| files.write_output("J", path, data)), room)
     }
 
     #[test]

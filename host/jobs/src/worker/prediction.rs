@@ -26,8 +26,10 @@ use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
 use super::lost_worker::{data_failure, storage_error};
 use super::metering::UsageCounters;
+use super::output_writer::OutputWriter;
 use super::rights::JobRights;
 use super::store_outage::OutageRetry;
+use super::write_fence::WriteFence;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
 use crate::protocol::{AttemptConfig, WorkerEvent};
 use crate::spec::PredictionSpec;
@@ -190,14 +192,8 @@ impl PredictionAttempt<'_> {
             return Ok(());
         }
         let file = answers.to_safetensors()?;
-        let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
-        self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
-        let write = || {
-            self.control.lease.wait_until_sure();
-            let written = self.home.job_files().write_output(&self.start.job, PREDICTIONS_FILE, &file);
-            written.map_err(|error| storage_error(&error, format!("output `{PREDICTIONS_FILE}`: {error}")))
-        };
-        Ok(self.outage_retry().run(write)?)
+        let writer = OutputWriter::new(self.start, &self.home, self.channel, self.control);
+        Ok(writer.replace(PREDICTIONS_FILE, &file, &mut self.room)?)
     }
 
     /// Stores the answers as a version of the requested dataset. Identical content creates no second version.
@@ -205,17 +201,19 @@ impl PredictionAttempt<'_> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
         let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset `{name}`: {error}"));
         self.rights.claim_dataset(name).map_err(denied)?;
-        let datasets = DatasetStore::of_home(&self.home);
+        let (datasets, retry) = (DatasetStore::of_home(&self.home), self.outage_retry());
         let room = RefCell::new(&mut self.room);
         let take = |bytes| room.borrow_mut().reserve(bytes);
         let now_ms = SystemClock.now_ms();
         let (job, file) = (&self.start.job, Some(PREDICTIONS_FILE));
         // Identical content makes no second version, also if it is repeated.
+        let fence = WriteFence::new(self.start, self.channel, self.control);
         let ingest = || {
+            fence.wait();
             let made = datasets.ingest_output(name, &self.home, job, file, now_ms, take);
             made.map_err(|error| storage_error(&error, format!("dataset `{name}`: {error}")))
         };
-        let made = OutageRetry::new(self.channel, self.control).run(ingest).inspect_err(|_| {
+        let made = retry.run(ingest).inspect_err(|_| {
             self.rights.release_dataset(name);
         })?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));

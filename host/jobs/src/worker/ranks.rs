@@ -94,7 +94,7 @@ impl RankGroup {
             let peer = RankPeer::start(&AttemptConfig { rank, ..start.clone() }, locations);
             peer.map_err(|error| worker_lost_error(format!("worker process {rank} could not be started: {error}")))
         };
-        let on_each_host = start.spec.replicas / start.spec.hosts.max(1);
+        let on_each_host = start.spec.replicas_on_each_host();
         let mut peers = (1..on_each_host).map(peer).collect::<Result<Vec<_>, _>>()?;
         if start.spec.hosts > 1 {
             let others = admit_other_hosts(start, on_each_host..start.spec.replicas, runtime, channel, control);

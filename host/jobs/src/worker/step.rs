@@ -8,14 +8,14 @@ use bytes::Bytes;
 use saggar_plugin::limits::STEP_FILE_BYTES_MAX;
 use saggar_plugin::{PluginDeclarations, PluginError, StepValue};
 use saggar_project::{ParameterDeclaration, ParameterType};
-use saggar_store::{Digest, ModelRegistry, StateDir, StoreError};
+use saggar_store::{Digest, ModelRegistry, StateDir};
 
 use super::channel::EventChannel;
-use super::lost_worker::{data_failure, storage_error};
+use super::lost_worker::data_failure;
+use super::output_writer::OutputWriter;
 use super::rights::JobRights;
-use super::store_outage::OutageRetry;
 use super::{AttemptFailure, WorkerAttempt};
-use crate::protocol::{AttemptConfig, WorkerEvent};
+use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, DataSource, InitFrom, input_mount_point};
 use crate::step_outputs::output_event;
 use crate::storage_guard::StorageGuard;
@@ -98,7 +98,7 @@ fn read_file_input(start: &AttemptConfig, name: &str, home: &StateDir) -> Result
 /// Where the outputs of a step go.
 pub(super) struct StepOutputWriter<'a> {
     channel: &'a EventChannel,
-    retry: OutageRetry,
+    files: OutputWriter,
     home: &'a StateDir,
     room: StorageGuard,
     models: ModelRegistry,
@@ -114,9 +114,9 @@ impl<'a> StepOutputWriter<'a> {
     pub(super) fn new(attempt: &'a WorkerAttempt<'_>, home: &'a StateDir, rights: JobRights) -> StepOutputWriter<'a> {
         StepOutputWriter {
             channel: attempt.channel,
-            retry: attempt.outage_retry(),
+            files: OutputWriter::new(&attempt.start, home, attempt.channel, &attempt.control),
             home,
-            room: StorageGuard::new(attempt.locations.storage_quota, home.clone(), attempt.locations.models.clone()),
+            room: attempt.storage_guard(home),
             models: ModelRegistry::of_home(home, &attempt.locations.models),
             rights,
             job: &attempt.start.job,
@@ -144,12 +144,7 @@ impl<'a> StepOutputWriter<'a> {
 
     /// Returns the digest of a file that is stored as an output of the job.
     fn store_file(&mut self, name: &str, bytes: &[u8]) -> Result<String, PluginError> {
-        let failed = |error: StoreError| storage_error(&error, format!("output `{name}`: {error}"));
-        self.room.reserve(bytes.len() as u64).map_err(failed)?;
-        let files = self.home.job_files();
-        self.retry.run(|| files.write_output(self.job, name, bytes).map_err(failed))?;
-        let line = format!("wrote output/{name} ({} bytes)", bytes.len());
-        self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
+        self.files.write(name, bytes, &mut self.room)?;
         Ok(Digest::of(bytes).hex())
     }
 

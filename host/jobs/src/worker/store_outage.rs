@@ -35,12 +35,11 @@ impl PassingError for AttemptFailure {
 pub(super) struct OutageRetry {
     channel: EventChannel,
     control: Arc<WorkerControl>,
-    limit: Duration,
 }
 
 impl OutageRetry {
     pub(super) fn new(channel: &EventChannel, control: &Arc<WorkerControl>) -> OutageRetry {
-        OutageRetry { channel: channel.clone(), control: Arc::clone(control), limit: STORE_OUTAGE_MAX }
+        OutageRetry { channel: channel.clone(), control: Arc::clone(control) }
     }
 
     /// Runs the operation, and repeats it while its error can pass, for up to [`STORE_OUTAGE_MAX`] and until the attempt
@@ -63,11 +62,11 @@ impl OutageRetry {
                     return done;
                 }
             };
-            if began.elapsed() >= self.limit || self.control.stop.load(Ordering::Acquire) {
+            if began.elapsed() >= STORE_OUTAGE_MAX || self.control.stop.load(Ordering::Acquire) {
                 return Err(error);
             }
             if !std::mem::replace(&mut is_reported, true) {
-                self.log(format!("{error}; repeated for up to {} s", self.limit.as_secs()));
+                self.log(format!("{error}; repeated for up to {} s", STORE_OUTAGE_MAX.as_secs()));
             }
             self.wait(pause);
             pause = (pause * 2).min(STORE_OUTAGE_PAUSE_MAX);

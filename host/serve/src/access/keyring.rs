@@ -10,6 +10,7 @@ use saggar_clock::Clock;
 use saggar_store::RecordError;
 use saggar_store::keys::{FileStamp, KeyFile, KeyRecord, KeyUsage, KeyUsageFile, key_id};
 use saggar_store::records::{HostKind, HostRecord, HostState, JobRecords, KeyRequests};
+use saggar_telemetry::RepeatedFailure;
 
 use super::AccessError;
 use super::rate_limiter::KeyRateLimiter;
@@ -38,7 +39,7 @@ struct SharedUsage {
     records: Arc<dyn JobRecords>,
     /// How many servers answer requests, this one included.
     servers: AtomicU32,
-    is_failing: AtomicBool,
+    failure: RepeatedFailure,
 }
 
 /// The active keys.
@@ -75,8 +76,9 @@ impl Keyring {
 
     /// Counts the requests of all servers of these records.
     pub(super) fn with_shared_usage(self, records: Arc<dyn JobRecords>) -> Keyring {
-        let (servers, is_failing) = (AtomicU32::new(1), AtomicBool::new(false));
-        Keyring { shared: Some(SharedUsage { records, servers, is_failing }), ..self }
+        let failure =
+            RepeatedFailure::new("the requests of keys on other servers are not known, and each server counts its own");
+        Keyring { shared: Some(SharedUsage { records, servers: AtomicU32::new(1), failure }), ..self }
     }
 
     pub(super) fn file(&self) -> &KeyFile {
@@ -203,15 +205,8 @@ impl Keyring {
     /// Adds the requests since the last time to those of the other servers, reads the sums, and counts the servers. While the
     /// database is away, each server goes on with what it knows. Can wait for the database.
     pub(super) fn share_usage(&self) {
-        let Some(shared) = &self.shared else { return };
-        let failed = self.exchange_usage(shared).err();
-        let was_failing = shared.is_failing.swap(failed.is_some(), Ordering::Relaxed);
-        match failed {
-            Some(error) if !was_failing => {
-                tracing::error!(%error, "the requests of keys on other servers are not known; each server counts its own");
-            }
-            None if was_failing => tracing::info!("the requests of keys on other servers are known again"),
-            Some(_) | None => {}
+        if let Some(shared) = &self.shared {
+            shared.failure.log(self.exchange_usage(shared));
         }
     }
 

@@ -130,9 +130,5 @@ async fn store_plugin(app: &AppState, wasm: Bytes) -> Result<PluginFacts, ApiErr
 
 /// Reads the facts from an object. Returns `None` if the object does not exist or holds something else.
 async fn load_facts(objects: &ObjectStorage, name: &str) -> Result<Option<PluginFacts>, StoreError> {
-    match objects.get(name).await {
-        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(objects.find(name).await?.and_then(|text| serde_json::from_slice(&text).ok()))
 }

@@ -22,7 +22,8 @@ pub(crate) struct CogPredictions {
 }
 
 impl CogPredictions {
-    /// Creates an empty store, which other servers of the same records see. Events can be sent to URLs that match one of the prefixes in `webhooks`.
+    /// Creates an empty store, which other servers of the same records see. Events can be sent to URLs that match one of the
+    /// prefixes in `webhooks`.
     pub(crate) fn new(webhooks: Vec<UrlPrefix>, jobs: &JobService, objects: &ObjectStorage) -> CogPredictions {
         let shared = SharedPredictions::of_server(jobs, objects).map(Arc::new);
         CogPredictions { store: CogPredictionStore::default(), webhooks: WebhookClient::new(webhooks), shared }

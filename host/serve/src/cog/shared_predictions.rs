@@ -1,9 +1,10 @@
 //! Predictions that clients can query on every server of shared records.
 //!
 //! The server that computes a prediction has it in memory as without other servers, and a row of the records has what the
-//! others need. The row decides: a prediction begins if its row could be created, and ends as its row says, which is ended once:
-//! by the server that computes it, or before that by another one. A server renews the rows of the predictions that it computes, and so learns which ones were ended
-//! elsewhere. Chunks of outputs are events only on the server that computes them.
+//! others need. The row decides: a prediction begins if its row could be created, and ends as its row says, which is ended
+//! once: by the server that computes it, or before that by another one. A server renews the rows of the predictions that it
+//! computes, and so learns which ones were ended elsewhere. Chunks of outputs are events only on the server that computes
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +13,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saggar_jobs::{JobError, JobService};
+use saggar_store::objects::PREDICTIONS_FOLDER;
 use saggar_store::records::{JobRecords, NewPrediction, PredictionKey, RecordedPrediction};
-use saggar_store::{ObjectStorage, RecordError, StoreError, random_hex};
+use saggar_store::{ObjectStorage, RecordError, random_hex};
+use saggar_telemetry::RepeatedFailure;
 use tokio::time::sleep;
 
 use super::error::PredictionError;
@@ -27,8 +30,6 @@ use crate::limits::{
     PREDICTION_ROWS_MAX, PREDICTIONS_KEPT_TIME_MAX,
 };
 
-/// The folder of the predictions that are too large for a row.
-const OBJECT_FOLDER: &str = "predictions";
 /// Renewals between two removals of old rows.
 const RENEWALS_UNTIL_REMOVAL: u32 = 60;
 
@@ -155,7 +156,7 @@ impl SharedPredictions {
     ) -> Result<bool, ApiError> {
         let (mut content, mut object) = (ended.to_text(), String::new());
         if content.len() > PREDICTION_ROW_BYTES_MAX {
-            object = format!("{OBJECT_FOLDER}/{}", random_hex::<16>());
+            object = format!("{PREDICTIONS_FOLDER}/{}", random_hex::<16>());
             self.objects.create(&object, Bytes::from(std::mem::take(&mut content)).into()).await?;
         }
         let (key, process, stored) = (key.clone(), process.to_owned(), object.clone());
@@ -188,14 +189,10 @@ impl SharedPredictions {
         let Some(row) = self.with_records(move |records| records.prediction(&asked)).await? else { return Ok(None) };
         let text = match row.object.as_str() {
             "" => Bytes::from(row.content.clone()),
-            object => match self.objects.get(object).await {
-                Ok(text) => text,
-                Err(StoreError::NotFound { .. }) => {
-                    let (id, server) = (key.id.clone(), row.server.clone());
-                    return Err(PredictionError::OtherStorage { id, server }.into());
-                }
-                Err(error) => return Err(error.into()),
-            },
+            object => {
+                let other_storage = || PredictionError::OtherStorage { id: key.id.clone(), server: row.server.clone() };
+                self.objects.find(object).await?.ok_or_else(other_storage)?
+            }
         };
         let snapshot = serde_json::from_slice(&text)
             .map_err(|error| ApiError::Internal { cause: format!("the row of prediction {}: {error}", key.id) })?;
@@ -275,6 +272,7 @@ impl SharedPredictions {
     /// Renews the rows of the predictions that this process computes, and ends those that were ended elsewhere, until no
     /// prediction is left. Now and then it removes old rows of all servers.
     async fn keep_renewed(self: Arc<Self>) {
+        let failure = RepeatedFailure::new("the rows of predictions are not renewed");
         for at in 0_u32.. {
             sleep(PREDICTION_RENEWAL_INTERVAL).await;
             let before: Vec<_> = {
@@ -288,11 +286,12 @@ impl SharedPredictions {
             let process = self.process.clone();
             match self.with_records(move |records| records.renew_predictions(&process)).await {
                 Ok(alive) => {
+                    failure.log(Ok::<_, ApiError>(()));
                     for (key, prediction) in before.into_iter().filter(|(key, _)| !alive.contains(key)) {
                         self.end_as_recorded(&key, &prediction).await;
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the rows of predictions are not renewed; trying again"),
+                Err(error) => failure.log(Err(error)),
             }
             if at % RENEWALS_UNTIL_REMOVAL == 0 {
                 self.remove_old().await;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::fixture::ServerFixture;
 use super::serving_options::ServingOptions;
+use super::versions::wait_until_unloaded;
 
 async fn send_command(fixture: &ServerFixture, what: &str, body: Value) -> Value {
     let answer = fixture.post_json(&format!("/api/v1/models/digits/{what}"), &body.to_string()).await;
@@ -57,12 +58,15 @@ async fn a_version_published_beside_a_promoted_one_reports_that_it_does_not_serv
     assert_eq!(version_reason(&model, 3), ("UNLOADED".to_owned(), "NOT_PROMOTED".to_owned(), reason));
     let back = send_command(&fixture, "rollback", json!({})).await;
     assert!(back["notice"].as_str().unwrap().contains("version 2 was promoted"), "{back}");
-    let (_, code, reason) = version_reason(&back, 1);
+    // Version 1 is unloaded in the background.
+    wait_until_unloaded(&fixture, 1).await;
+    let (_, code, reason) = version_reason(&model_json(&fixture).await, 1);
     assert!(code == "SUPERSEDED" && reason.contains("older than version 2"), "{reason}");
     let newest = send_command(&fixture, "promote", json!({"version": "newest"})).await;
     assert_eq!((&newest["serving"], &newest["notice"]), (&json!(3), &json!("")));
     let unloaded = send_command(&fixture, "unload", json!({})).await;
-    let (_, code, reason) = version_reason(&unloaded, 3);
+    wait_until_unloaded(&fixture, 3).await;
+    let (_, code, reason) = version_reason(&model_json(&fixture).await, 3);
     assert!(code == "MODEL_UNLOADED" && reason.contains("`saggar models load digits`"), "{reason}");
     assert!(unloaded["reason"].as_str().unwrap().contains("`saggar models load digits`"), "{unloaded}");
     fixture.publish("digits", "plugin", 4);

@@ -33,7 +33,7 @@ async fn version_state(fixture: &ServerFixture, number: u64) -> String {
 }
 
 /// Waits until the last request of a version has finished and it is unloaded.
-async fn wait_until_unloaded(fixture: &ServerFixture, number: u64) {
+pub(super) async fn wait_until_unloaded(fixture: &ServerFixture, number: u64) {
     while ["DRAINING", "READY"].contains(&version_state(fixture, number).await.as_str()) {
         tokio::task::yield_now().await;
     }

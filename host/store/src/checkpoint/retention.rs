@@ -11,7 +11,7 @@ use super::listing::{ManifestEntry, checkpoint_folder, list_entries, part_epoch,
 use super::manifest::{CheckpointManifest, CheckpointPart};
 use super::save::check_newest_epoch;
 use super::{CheckpointInfo, CheckpointStore};
-use crate::error::{CheckpointError, StoreError};
+use crate::error::CheckpointError;
 use crate::limits::CHECKPOINT_CACHE_ENTRIES_MAX;
 
 /// The direction in which a metric improves.
@@ -158,14 +158,11 @@ async fn read_manifest_summary(
     checkpoints: &CheckpointStore,
     entry: &ManifestEntry,
 ) -> Result<Option<ManifestSummary>, CheckpointError> {
-    match checkpoints.objects.get(&entry.file).await {
-        Ok(text) => Ok(CheckpointManifest::decode(&text).ok().map(|(manifest, digest)| {
-            let info = entry.info(&manifest, digest);
-            ManifestSummary { size: entry.size, info, parts: manifest.parts }
-        })),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let text = checkpoints.objects.find(&entry.file).await?;
+    Ok(text.and_then(|text| CheckpointManifest::decode(&text).ok()).map(|(manifest, digest)| {
+        let info = entry.info(&manifest, digest);
+        ManifestSummary { size: entry.size, info, parts: manifest.parts }
+    }))
 }
 
 /// Returns the same as [`read_manifest_summary`], from the cache if possible. For the job's own writer, which prunes

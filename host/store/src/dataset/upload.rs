@@ -34,6 +34,7 @@ use crate::objects::BlockingObjects;
 mod chunk_store;
 
 use chunk_store::ChunkStore;
+pub(crate) use chunk_store::OBJECT_FOLDER;
 
 /// Bytes on the disk per uploaded byte: its chunks, its files, its columns.
 const DISK_BYTES_PER_BYTE: u64 = 3;
@@ -273,13 +274,13 @@ impl UploadStore {
         let _ = disk::remove_tree(&self.upload_dir(id));
     }
 
-    /// Deletes uploads that were announced before a time, and returns their number.
+    /// Deletes uploads that were announced before a time, and returns their number. Blocks.
     ///
     /// # Errors
-    /// Returns `Store` if the directory cannot be listed.
+    /// Returns `Store` if the directory or the bucket cannot be listed.
     pub fn discard_older_than(&self, before_ms: UnixMillis) -> Result<usize, DatasetError> {
         let uploads = self.chunks.list()?;
-        let old = uploads.into_iter().filter(|(_, announced)| announced.is_none_or(|announced| announced < before_ms));
+        let old = uploads.into_iter().filter(|(_, announced)| *announced < before_ms);
         Ok(old.map(|(id, _)| self.discard(&id)).count())
     }
 

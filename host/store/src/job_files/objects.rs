@@ -100,11 +100,7 @@ impl ObjectJobFiles {
     }
 
     fn object_bytes(&self, name: String) -> io::Result<Option<Bytes>> {
-        match self.objects.wait(|objects| async move { objects.get(&name).await }) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(io::Error::other(error)),
-        }
+        self.objects.wait(|objects| async move { objects.find(&name).await }).map_err(io::Error::other)
     }
 }
 

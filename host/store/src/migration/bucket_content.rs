@@ -5,16 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::content::{ContentItem, ContentKind, ContentPlan, ContentSource};
 use crate::error::StoreError;
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey};
-use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo};
+use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo, PREDICTIONS_FOLDER};
 use crate::outputs::{OUTPUT_FOLDER, is_output_path};
 use crate::versions::objects::{PENDING_INDEX_NAME, VersionIndex};
 use crate::versions::{is_name, parse_version};
 use crate::{dataset, models};
-
-/// The folder of uploads that are not complete.
-const UPLOADS_FOLDER: &str = "uploads";
-/// The folder of predictions that are too large for a row.
-const PREDICTIONS_FOLDER: &str = "predictions";
 
 /// The part of a bucket that is read: checkpoints before the records, everything else after them, so that the records name
 /// nothing that is missing.
@@ -71,20 +66,13 @@ pub(super) fn plan(
             "datasets-parts" | "models-parts" | "datasets-projects" | "models-projects" => {}
             "jobs" => plan_jobs(&mut plan, objects, recorded),
             MIGRATION_MARK => {}
-            UPLOADS_FOLDER => {
-                for object in objects {
-                    plan.leave(&object.name, "it belongs to an upload that is not complete");
-                }
-            }
-            PREDICTIONS_FOLDER => {
-                for object in objects {
-                    plan.leave(&object.name, "servers keep predictions for an hour only");
-                }
-            }
-            _ => {
-                for object in objects {
-                    plan.leave(&object.name, "this build does not know what it is");
-                }
+            other => {
+                let reason = match other {
+                    dataset::upload::OBJECT_FOLDER => "it belongs to an upload that is not complete",
+                    PREDICTIONS_FOLDER => "servers keep predictions for an hour only",
+                    _ => "this build does not know what it is",
+                };
+                objects.iter().for_each(|object| plan.leave(&object.name, reason));
             }
         }
     }
@@ -120,11 +108,8 @@ fn plan_versions(
             continue;
         }
         let wanted = object.name.clone();
-        let text = match bucket.wait(|objects| async move { objects.get(&wanted).await }) {
-            // It was removed meanwhile.
-            Err(StoreError::NotFound { .. }) => continue,
-            text => text?,
-        };
+        // It can have been removed meanwhile.
+        let Some(text) = bucket.wait(|objects| async move { objects.find(&wanted).await })? else { continue };
         let index = VersionIndex::parse(&object.name, &text)?;
         for file in &index.files {
             let piece = |part: &crate::versions::objects::IndexedPart| {

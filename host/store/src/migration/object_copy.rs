@@ -104,11 +104,8 @@ pub(super) fn verify(
             let digest = |name: String| {
                 let objects = objects.clone();
                 async move {
-                    match objects.get(&name).await {
-                        Ok(content) => Ok(Some((content.len() as u64, Digest::of(&content)))),
-                        Err(StoreError::NotFound { .. }) => Ok(None),
-                        Err(error) => Err(error),
-                    }
+                    let content = objects.find(&name).await?;
+                    Ok::<_, StoreError>(content.map(|content| (content.len() as u64, Digest::of(&content))))
                 }
             };
             try_join_all(wanted.into_iter().map(digest)).await

@@ -13,7 +13,7 @@ mod lease_clock;
 mod lease_simulation;
 pub(super) mod leases;
 mod pause;
-mod pipelines;
+pub(super) mod pipelines;
 mod queue;
 mod rights;
 mod shared_rows;

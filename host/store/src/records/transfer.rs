@@ -105,7 +105,8 @@ impl RecordsDatabase {
         self.read(&|tx| {
             found.borrow_mut().clear();
             for name in COPIED.iter().map(|table| table.name).chain(["documents"]) {
-                let own = if name == "documents" { " WHERE name <> 'migration'" } else { "" };
+                let own =
+                    if name == "documents" { format!(" WHERE name <> '{MIGRATION_DOCUMENT}'") } else { String::new() };
                 let rows: u64 =
                     tx.query_one(&format!("SELECT count(*) FROM {name}{own}"), params![], |row| row.get(0))?;
                 if rows > 0 {

@@ -36,6 +36,7 @@ use crate::error::StoreError;
 use crate::limits::{FETCHED_BYTES_MAX, INDEXED_MANIFEST_BYTES_MAX};
 use crate::objects::{BlockingObjects, ObjectInfo, PutOutcome};
 
+mod abandoned;
 mod pending;
 mod version_index;
 
@@ -160,11 +161,8 @@ impl ObjectVersions {
     pub(crate) fn index(&self, name: &str, version: u64) -> Result<Option<VersionIndex>, StoreError> {
         let object = self.index_name(name, version);
         let wanted = object.clone();
-        match self.objects.wait(|objects| async move { objects.get(&wanted).await }) {
-            Ok(text) => VersionIndex::parse(&object, &text).map(Some),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let text = self.objects.wait(|objects| async move { objects.find(&wanted).await })?;
+        text.map(|text| VersionIndex::parse(&object, &text)).transpose()
     }
 
     /// Fetches the files of a version into `directory`, and syncs each.

@@ -9,10 +9,11 @@ use saggar_clock::Clock;
 use saggar_serve::AppParts;
 use saggar_store::models::MirrorChanges;
 use saggar_store::records::{DocumentRecords, JobRecords};
-use saggar_store::{ModelRegistry, StateDir, StoreError};
+use saggar_store::{ModelRegistry, StateDir};
 use saggar_telemetry::RepeatedFailure;
 use tokio::sync::watch;
 
+use super::repeated_work::repeat;
 use crate::args::{DatabaseArgs, DatabaseUrl};
 
 /// Interval at which changes of other servers are looked for. Each time costs a listing of the bucket and two queries.
@@ -21,6 +22,9 @@ const INTERVAL: Duration = Duration::from_secs(2);
 static VERSIONS_FAILURE: RepeatedFailure = RepeatedFailure::new("the models are not synchronized with the bucket");
 static NOTES_FAILURE: RepeatedFailure =
     RepeatedFailure::new("aliases and configurations that other servers have changed are not known");
+static PUBLICATIONS_FAILURE: RepeatedFailure =
+    RepeatedFailure::new("publications of jobs that have ended are not completed");
+static COUNT_FAILURE: RepeatedFailure = RepeatedFailure::new("the bytes in the bucket are not known");
 static SECRETS_FAILURE: RepeatedFailure = RepeatedFailure::new("secrets that other servers have changed are not known");
 
 /// Returns the registry of the models.
@@ -51,13 +55,7 @@ pub(super) async fn synchronize(registry: &ModelRegistry) {
 }
 
 fn synchronize_versions(registry: &ModelRegistry) {
-    match registry.synchronize() {
-        Ok(changes) => {
-            log_changes(&changes);
-            VERSIONS_FAILURE.log(Ok::<_, StoreError>(()));
-        }
-        Err(error) => VERSIONS_FAILURE.log(Err(error)),
-    }
+    VERSIONS_FAILURE.log(registry.synchronize().map(|changes| log_changes(&changes)));
 }
 
 fn log_changes(changes: &MirrorChanges) {
@@ -78,14 +76,11 @@ fn log_changes(changes: &MirrorChanges) {
 
 /// Makes versions visible that jobs were permitted to publish and did not, because their workers have ended.
 fn complete_publications(registry: &ModelRegistry, records: &dyn JobRecords) {
-    match registry.complete_publications(records) {
-        Ok(completed) => {
-            for (model, version) in completed {
-                tracing::info!(model, version, "the publication of a job that has ended was completed");
-            }
-        }
-        Err(error) => tracing::warn!(%error, "publications of jobs that have ended are not completed"),
+    let completed = registry.complete_publications(records);
+    for (model, version) in completed.iter().flatten() {
+        tracing::info!(model, version, "the publication of a job that has ended was completed");
     }
+    PUBLICATIONS_FAILURE.log(completed.map(drop));
 }
 
 fn synchronize_notes(registry: &ModelRegistry) {
@@ -104,19 +99,19 @@ pub(super) fn keep_synchronized(
     keep_bucket_counted(&parts.home, &records, clock, down);
     if records.is_shared() {
         let versions = registry.clone();
-        repeat(down.clone(), move || complete_publications(&versions, &*records));
+        repeat(down.clone(), INTERVAL, move || complete_publications(&versions, &*records));
     }
     if registry.is_mirrored() {
         let versions = registry.clone();
-        repeat(down.clone(), move || synchronize_versions(&versions));
+        repeat(down.clone(), INTERVAL, move || synchronize_versions(&versions));
     }
     if registry.shares_notes() {
         let notes = registry.clone();
-        repeat(down.clone(), move || synchronize_notes(&notes));
+        repeat(down.clone(), INTERVAL, move || synchronize_notes(&notes));
     }
     if secrets.is_shared() {
         let secrets = secrets.clone();
-        repeat(down.clone(), move || SECRETS_FAILURE.log(secrets.refresh()));
+        repeat(down.clone(), INTERVAL, move || SECRETS_FAILURE.log(secrets.refresh()));
     }
 }
 
@@ -129,26 +124,5 @@ fn keep_bucket_counted(
 ) {
     let (Some(bucket), Some(usage)) = (home.bucket().cloned(), home.bucket_usage().cloned()) else { return };
     let (records, clock) = (Arc::clone(records), Arc::clone(clock));
-    repeat(down.clone(), move || {
-        if let Err(error) = usage.refresh(&*records, &bucket, clock.now_ms()) {
-            tracing::warn!(%error, "the bytes in the bucket are not known");
-        }
-    });
-}
-
-/// Does the work on a thread that can block, at intervals until the server stops.
-fn repeat(mut down: watch::Receiver<bool>, work: impl Fn() + Send + Sync + 'static) {
-    let work = Arc::new(work);
-    tokio::spawn(async move {
-        while !*down.borrow() {
-            let work = Arc::clone(&work);
-            if let Err(error) = tokio::task::spawn_blocking(move || work()).await {
-                tracing::error!(%error, "following other servers failed");
-            }
-            if let Ok(Err(_)) = tokio::time::timeout(INTERVAL, down.changed()).await {
-                // The server is gone.
-                return;
-            }
-        }
-    });
+    repeat(down.clone(), INTERVAL, move || COUNT_FAILURE.log(usage.refresh(&*records, &bucket, clock.now_ms())));
 }

@@ -13,12 +13,12 @@ use tokio::sync::watch;
 
 use super::host_settings;
 use super::locked_home::{self, LockedHome};
-use super::unexpected_error;
 use crate::args::WorkerHostArgs;
 use crate::commands::serve::job_host::JobHostParts;
 use crate::commands::serve::object_storage;
 use crate::commands::serve::shared_records::ServerRecords;
 use crate::commands::serve::shutdown::{ShutdownProgress, ShutdownWatch, THREADS_TIME_MAX};
+use crate::commands::serve::unexpected_error;
 use crate::exit::CliError;
 
 /// Maximum time for attempts to save their state. Batch systems and clouds give a machine 25 to 30 s to end.

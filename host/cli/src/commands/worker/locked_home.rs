@@ -4,7 +4,7 @@ use std::path::Path;
 
 use saggar_store::{StateDir, StateDirLock, StoreError};
 
-use super::unexpected_error;
+use crate::commands::serve::unexpected_error;
 use crate::exit::{self, CliError};
 
 /// Maximum workers on one machine whose state directories are in one folder.

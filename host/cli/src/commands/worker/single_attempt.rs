@@ -5,8 +5,9 @@ use saggar_store::records::{JobRecord, JobState};
 use serde::Serialize;
 
 use super::host::WorkerHost;
-use super::{locked_home, unexpected_error};
+use super::locked_home;
 use crate::args::WorkerRunArgs;
+use crate::commands::serve::unexpected_error;
 use crate::exit::{self, CliError};
 use crate::output::CliOutput;
 

@@ -74,7 +74,7 @@ fn a_job_with_two_hosts_starts_on_both_or_waits_with_the_reason() {
     let few = [waiting("g", gang(4))];
     let reason = sentence(&decide("a", &hosts, &few, &[])[0]);
     assert!(
-        reason.starts_with("NO_MATCHING_HOST: it needs 4 hosts with 1 slots of pool any each; 3 hosts fit: a, b, c")
+        reason.starts_with("NO_MATCHING_HOST: it needs 4 hosts with 1 slot of pool any each; 3 hosts fit: a, b, c")
     );
     let alone = place_waiting(&SchedulerConfig::single_queue(4), &jobs, &[]);
     assert!(sentence(&alone[0]).contains("no host fits. `saggar worker join`"), "{alone:?}");

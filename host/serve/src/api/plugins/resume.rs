@@ -218,9 +218,5 @@ pub(super) async fn load_resume_test(
     objects: &ObjectStorage,
     plugin: &Digest,
 ) -> Result<Option<ResumeTest>, StoreError> {
-    match objects.get(&mark_object_name(plugin)).await {
-        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(objects.find(&mark_object_name(plugin)).await?.and_then(|text| serde_json::from_slice(&text).ok()))
 }

@@ -18,7 +18,7 @@ use crate::objects::BlockingObjects;
 use crate::regular_file;
 
 /// The folder of uploads in a bucket.
-const OBJECT_FOLDER: &str = "uploads";
+pub(crate) const OBJECT_FOLDER: &str = "uploads";
 const PLAN_FILE: &str = "plan.json";
 
 /// The plans and chunks of uploads.
@@ -77,11 +77,8 @@ impl ChunkStore {
             }
             ChunkStore::Bucket(objects) => {
                 let name = plan_object(id);
-                match objects.wait(|objects| async move { objects.get(&name).await }) {
-                    Ok(text) => Ok(Some(text.to_vec())),
-                    Err(StoreError::NotFound { .. }) => Ok(None),
-                    Err(error) => Err(error),
-                }
+                let text = objects.wait(|objects| async move { objects.find(&name).await })?;
+                Ok(text.map(|text| text.to_vec()))
             }
         }
     }
@@ -159,21 +156,25 @@ impl ChunkStore {
         }
     }
 
-    /// Returns every upload, and when it was announced; `None` for what is left of one.
-    pub(super) fn list(&self) -> Result<BTreeMap<Digest, Option<UnixMillis>>, StoreError> {
+    /// Returns every upload, and when it was announced. Without a plan, an upload is being announced or removed: then it is the
+    /// newest time of what is there.
+    pub(super) fn list(&self) -> Result<BTreeMap<Digest, UnixMillis>, StoreError> {
         match self {
             ChunkStore::Directory(root) => list_directories(root),
             ChunkStore::Bucket(objects) => {
                 let listed = objects.wait(|objects| async move { objects.list(OBJECT_FOLDER).await })?;
-                let mut uploads = BTreeMap::new();
+                let mut uploads: BTreeMap<Digest, UnixMillis> = BTreeMap::new();
+                let mut announced = BTreeMap::new();
                 for object in listed {
                     let mut parts = object.name.split('/').skip(1);
                     let Some(id) = parts.next().and_then(|id| id.parse().ok()) else { continue };
-                    let announced: &mut Option<UnixMillis> = uploads.entry(id).or_default();
+                    let newest = uploads.entry(id).or_default();
+                    *newest = object.written_ms.max(*newest);
                     if parts.next() == Some(PLAN_FILE) {
-                        *announced = Some(object.written_ms);
+                        announced.insert(id, object.written_ms);
                     }
                 }
+                uploads.extend(announced);
                 Ok(uploads)
             }
         }
@@ -196,7 +197,7 @@ fn stored_files(directory: &Path) -> Result<StoredChunks, StoreError> {
     Ok(stored)
 }
 
-fn list_directories(root: &Path) -> Result<BTreeMap<Digest, Option<UnixMillis>>, StoreError> {
+fn list_directories(root: &Path) -> Result<BTreeMap<Digest, UnixMillis>, StoreError> {
     let listed = match fs::read_dir(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         listed => listed.map_err(StoreError::io(root))?,
@@ -205,9 +206,10 @@ fn list_directories(root: &Path) -> Result<BTreeMap<Digest, Option<UnixMillis>>,
     for entry in listed {
         let entry = entry.map_err(StoreError::io(root))?;
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let announced = fs::metadata(entry.path().join(PLAN_FILE)).and_then(|it| it.modified());
+        let written = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
+        let announced = written(&entry.path().join(PLAN_FILE)).or_else(|_| written(&entry.path()));
         let since = announced.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        uploads.insert(id, since.and_then(|since| u64::try_from(since.as_millis()).ok()));
+        uploads.insert(id, since.and_then(|since| u64::try_from(since.as_millis()).ok()).unwrap_or_default());
     }
     Ok(uploads)
 }

@@ -80,8 +80,9 @@ pub(super) fn a_restart_begins_other_attempts_and_old_ones_do_not_change(records
     assert_eq!(records.create_run(&new_run("n"), 5).unwrap().name, "n-2", "a name is not used again");
 }
 
-pub(super) fn a_pipeline_schedule_is_advanced_once_for_each_time(records: &dyn JobRecords) {
-    let schedule = PipelineSchedule {
+/// Returns a schedule with the name `n`.
+pub(in crate::records) fn pipeline_schedule() -> PipelineSchedule {
+    PipelineSchedule {
         name: "n".to_owned(),
         project: "p".to_owned(),
         cron: "0 0 * * *".to_owned(),
@@ -91,7 +92,11 @@ pub(super) fn a_pipeline_schedule_is_advanced_once_for_each_time(records: &dyn J
         created_ms: 1,
         settled_ms: 1,
         last_run: None,
-    };
+    }
+}
+
+pub(super) fn a_pipeline_schedule_is_advanced_once_for_each_time(records: &dyn JobRecords) {
+    let schedule = pipeline_schedule();
     records.put_pipeline_schedule(&schedule).unwrap();
     assert!(records.advance_pipeline_schedule("n", 5, Some("n-1")).unwrap());
     assert!(!records.advance_pipeline_schedule("n", 5, Some("n-2")).unwrap());

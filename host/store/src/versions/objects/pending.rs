@@ -30,9 +30,8 @@ impl ObjectVersions {
     ) -> Result<Option<u64>, StoreError> {
         let PendingPublication { id, model, .. } = publication;
         let pending = format!("{}-parts/{model}/{id}/{PENDING_INDEX_NAME}", self.folder);
-        let text = match self.objects.wait(|objects| async move { objects.get(&pending).await }) {
-            Err(StoreError::NotFound { .. }) => return Ok(None),
-            text => text?,
+        let Some(text) = self.objects.wait(|objects| async move { objects.find(&pending).await })? else {
+            return Ok(None);
         };
         let mut publication = publication.clone();
         loop {

@@ -7,12 +7,13 @@ use super::answer_cutter::AnswerCutter;
 use super::test_server::TestServer;
 use super::*;
 use crate::records::session::{SqlRow, params};
+use crate::records::tests::pipelines::pipeline_schedule;
 use crate::records::tests::{leases, new_job, point, reason};
 use crate::records::{
     AnnotationChange, AttemptUsage, DocumentRecords, HostDrain, HostOffer, HostRecords, JobLease, JobOrder, JobRecords,
     JobSchedule, JobState, LeaseRecords, LogRecords, NewJob, NewPipelineRun, NewSweep, PausePoint, PipelineRecords,
-    PipelineRunState, PipelineSchedule, PipelineStepState, ServerIdentity, StateReason, StepAttemptKey, StepChange,
-    SweepDecision, SweepRecords, SweepState, TrialRecord, TrialState,
+    PipelineRunState, PipelineStepState, ServerIdentity, StateReason, StepAttemptKey, StepChange, SweepDecision,
+    SweepRecords, SweepState, TrialRecord, TrialState,
 };
 
 mod shared_steps;
@@ -190,20 +191,6 @@ fn schedule() -> JobSchedule {
         created_ms: 1,
         settled_ms: 1,
         last_job: None,
-    }
-}
-
-fn pipeline_schedule() -> PipelineSchedule {
-    PipelineSchedule {
-        name: "n".to_owned(),
-        project: "p".to_owned(),
-        cron: "0 0 * * *".to_owned(),
-        request: "{}".to_owned(),
-        owner: None,
-        rights: Default::default(),
-        created_ms: 1,
-        settled_ms: 1,
-        last_run: None,
     }
 }
 
