@@ -121,7 +121,7 @@ fn the_soak_target_runs_for_the_given_duration() {
 
 #[test]
 fn the_carry_target_packs_everything_a_gpu_machine_needs() {
-    let environment = [("SAGGAR_BIN", &*binary()), ("TESTS", Path::new("types"))];
+    let environment = [("SAGGAR_BIN", &*binary()), ("TESTS", Path::new("types")), ("XZ_PRESET", Path::new("0"))];
     let printed = make_ok(&["carry", DEBUG], &environment);
     let packed = printed.lines().last().unwrap().split_once(": ").unwrap().0;
     let listed = Command::new("tar").args(["--list", "--file", packed]).output().unwrap();

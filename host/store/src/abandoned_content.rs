@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use saggar_clock::UnixMillis;
 
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER};
 use crate::dataset::upload::UploadStore;
 use crate::limits::{ABANDONED_PARTS_AGE, ABANDONED_UPLOAD_AGE};
 use crate::records::PublicationRecords;
 use crate::state_dir::StateDir;
 use crate::versions::objects::ObjectVersions;
-use crate::{dataset, models};
 
 /// The number of things that were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn remove_abandoned_content(
     // Read before the parts are listed, because a publication that ends meanwhile leaves the records.
     let registered: BTreeSet<String> =
         records.unfinished_publications()?.into_iter().map(|publication| publication.id).collect();
-    for folder in [dataset::OBJECT_FOLDER, models::OBJECT_FOLDER] {
+    for folder in [DATASETS_FOLDER, MODELS_FOLDER] {
         let versions = ObjectVersions::new(bucket.clone(), folder, home.fetched_versions());
         removed.versions += versions.remove_abandoned_parts(before(ABANDONED_PARTS_AGE), &registered)?;
     }

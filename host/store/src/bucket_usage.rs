@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, UPLOADS_FOLDER};
 use crate::error::{RecordError, StoreError};
 use crate::logged_items::LOGGED_FOLDER;
 use crate::objects::{BlockingObjects, ObjectInfo, PREDICTIONS_FOLDER};
 use crate::outputs::OUTPUT_FOLDER;
 use crate::records::DocumentRecords;
 use crate::storage_kind::{StorageKind, StorageUsage};
-use crate::{dataset, models};
 
 /// The time between two counts.
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(30);
@@ -27,11 +27,11 @@ pub(crate) const BUCKET_USAGE_DOCUMENT: &str = "storage/usage";
 
 /// The folders of a bucket, and the kind of their objects. The kind of files of jobs follows from their names.
 const FOLDERS: [(&str, StorageKind); 12] = [
-    (dataset::OBJECT_FOLDER, StorageKind::Datasets),
+    (DATASETS_FOLDER, StorageKind::Datasets),
     ("datasets-parts", StorageKind::Datasets),
     ("datasets-projects", StorageKind::Datasets),
-    (dataset::upload::OBJECT_FOLDER, StorageKind::Datasets),
-    (models::OBJECT_FOLDER, StorageKind::Models),
+    (UPLOADS_FOLDER, StorageKind::Datasets),
+    (MODELS_FOLDER, StorageKind::Models),
     ("models-parts", StorageKind::Models),
     ("models-projects", StorageKind::Models),
     ("checkpoints", StorageKind::Checkpoints),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use saggar_clock::UnixMillis;
 use saggar_tensor::Descriptor;
 
+use crate::bucket_folders::DATASETS_FOLDER;
 use crate::digest::Digest;
 use crate::error::{DatasetError, StoreError};
 use crate::objects::BlockingObjects;
@@ -245,9 +246,6 @@ fn unknown_name_error<'a>(kind: &'static str, name: &str, known: impl Iterator<I
     DatasetError::Unknown { kind, name: name.to_owned(), known }
 }
 
-/// The folder of dataset versions in an object store.
-pub(crate) const OBJECT_FOLDER: &str = "datasets";
-
 /// The datasets of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DatasetStore {
@@ -267,7 +265,7 @@ impl DatasetStore {
 
     /// Returns the datasets in an object store. Versions that are opened are fetched into `cache`, to be mapped.
     pub fn in_objects(objects: BlockingObjects, cache: impl Into<PathBuf>) -> DatasetStore {
-        DatasetStore { versions: Arc::new(ObjectVersions::new(objects, OBJECT_FOLDER, cache)) }
+        DatasetStore { versions: Arc::new(ObjectVersions::new(objects, DATASETS_FOLDER, cache)) }
     }
 
     /// Returns the datasets of an installation: those in its bucket, or those of the state directory without one.

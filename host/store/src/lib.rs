@@ -43,6 +43,7 @@ pub mod storage_kind;
 pub mod storage_usage;
 pub mod zip_directory;
 
+mod bucket_folders;
 mod directory_size;
 mod durable;
 mod format_number;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saggar_clock::UnixMillis;
 
+use crate::bucket_folders::MODELS_FOLDER;
 use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
 use crate::digest::Digest;
 use crate::durable;
@@ -130,9 +131,6 @@ pub struct VersionFiles {
     pub manifest: ModelManifest,
 }
 
-/// The folder of model versions in an object store.
-pub(crate) const OBJECT_FOLDER: &str = "models";
-
 /// The models of one installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ModelRegistry {
@@ -170,7 +168,7 @@ impl ModelRegistry {
 
     fn of_bucket(objects: BlockingObjects, dir: PathBuf, fence: Option<Arc<dyn PublicationFence>>) -> ModelRegistry {
         // Versions are fetched into `dir`; the other directory is not used.
-        let remote = ObjectVersions::new(objects, OBJECT_FOLDER, dir.join(".fetched")).with_fence(fence);
+        let remote = ObjectVersions::new(objects, MODELS_FOLDER, dir.join(".fetched")).with_fence(fence);
         let mirror = Arc::new(MirroredVersions::new(remote, &dir));
         ModelRegistry { versions: Arc::clone(&mirror) as _, dir, mirror: Some(mirror), shared_notes: None }
     }

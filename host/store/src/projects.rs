@@ -17,15 +17,16 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER};
 use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
+use crate::models;
 use crate::rights::{AccessDenied, VersionClaim};
 use crate::state_dir::StateDir;
 use crate::versions::directories::VersionDirectories;
 use crate::versions::objects::ObjectVersions;
 use crate::versions::{VersionStore, is_name};
-use crate::{dataset, models};
 
 mod bucket;
 
@@ -97,12 +98,12 @@ pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, 
 impl ProjectAssignments {
     /// Returns the assignments of the models of an installation, whose directory of models is `root`.
     pub fn of_models(home: &StateDir, root: impl Into<PathBuf>) -> ProjectAssignments {
-        ProjectAssignments::of(home, root.into(), models::OBJECT_FOLDER, true)
+        ProjectAssignments::of(home, root.into(), MODELS_FOLDER, true)
     }
 
     /// Returns the assignments of the datasets of an installation.
     pub fn of_datasets(home: &StateDir) -> ProjectAssignments {
-        ProjectAssignments::of(home, home.datasets(), dataset::OBJECT_FOLDER, false)
+        ProjectAssignments::of(home, home.datasets(), DATASETS_FOLDER, false)
     }
 
     fn of(home: &StateDir, root: PathBuf, folder: &str, are_models: bool) -> ProjectAssignments {

@@ -34,7 +34,6 @@ use crate::objects::BlockingObjects;
 mod chunk_store;
 
 use chunk_store::ChunkStore;
-pub(crate) use chunk_store::OBJECT_FOLDER;
 
 /// Bytes on the disk per uploaded byte: its chunks, its files, its columns.
 const DISK_BYTES_PER_BYTE: u64 = 3;

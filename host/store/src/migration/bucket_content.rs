@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{ContentItem, ContentKind, ContentPlan, ContentSource};
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, UPLOADS_FOLDER};
 use crate::error::StoreError;
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey};
 use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo, PREDICTIONS_FOLDER};
 use crate::outputs::{OUTPUT_FOLDER, is_output_path};
 use crate::versions::objects::{PENDING_INDEX_NAME, VersionIndex};
 use crate::versions::{is_name, parse_version};
-use crate::{dataset, models};
 
 /// The part of a bucket that is read: checkpoints before the records, everything else after them, so that the records name
 /// nothing that is missing.
@@ -57,8 +57,8 @@ pub(super) fn plan(
             "blobs" | "plugins" => {
                 objects.iter().for_each(|object| plan_object(&mut plan, ContentKind::Plugins, object));
             }
-            dataset::OBJECT_FOLDER | models::OBJECT_FOLDER => {
-                let kind = if *folder == models::OBJECT_FOLDER { ContentKind::Models } else { ContentKind::Datasets };
+            DATASETS_FOLDER | MODELS_FOLDER => {
+                let kind = if *folder == MODELS_FOLDER { ContentKind::Models } else { ContentKind::Datasets };
                 let no_objects = Vec::new();
                 let of = |suffix: &str| by_folder.get(format!("{folder}{suffix}").as_str()).unwrap_or(&no_objects);
                 plan_versions(bucket, &mut plan, kind, folder, (objects, of("-parts"), of("-projects")))?;
@@ -68,7 +68,7 @@ pub(super) fn plan(
             MIGRATION_MARK => {}
             other => {
                 let reason = match other {
-                    dataset::upload::OBJECT_FOLDER => "it belongs to an upload that is not complete",
+                    UPLOADS_FOLDER => "it belongs to an upload that is not complete",
                     PREDICTIONS_FOLDER => "servers keep predictions for an hour only",
                     _ => "this build does not know what it is",
                 };

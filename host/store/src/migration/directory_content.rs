@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::content::{ContentKind, ContentLedger, ContentPlan, ContentSource};
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER};
 use crate::digest::Sha256Hasher;
 use crate::error::StoreError;
 use crate::limits::INDEXED_MANIFEST_BYTES_MAX;
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey};
+use crate::models;
 use crate::outputs::{OUTPUT_FOLDER, is_output_path};
 use crate::regular_file;
 use crate::state_dir::StateDir;
 use crate::versions::VersionStore;
 use crate::versions::directories::VersionDirectories;
 use crate::versions::objects::{IndexedFile, IndexedPart, PART_BYTES_MAX, VersionIndex};
-use crate::{dataset, models};
 
 /// Bytes of a chunk of a log.
 const LOG_CHUNK_BYTES: u64 = 8 << 20;
@@ -69,8 +70,8 @@ impl DirectoryContent {
         let mut content = DirectoryContent::default();
         content.add_objects(&home.objects())?;
         for (kind, root, folder) in [
-            (ContentKind::Datasets, home.datasets(), dataset::OBJECT_FOLDER),
-            (ContentKind::Models, home.models(), models::OBJECT_FOLDER),
+            (ContentKind::Datasets, home.datasets(), DATASETS_FOLDER),
+            (ContentKind::Models, home.models(), MODELS_FOLDER),
         ] {
             content.add_versions(kind, &root, folder)?;
         }

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use saggar_clock::UnixMillis;
 
+use crate::bucket_folders::UPLOADS_FOLDER;
 use crate::digest::Digest;
 use crate::durable::{self, disk};
 use crate::error::StoreError;
@@ -17,8 +18,6 @@ use crate::limits::{CHUNK_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::objects::BlockingObjects;
 use crate::regular_file;
 
-/// The folder of uploads in a bucket.
-pub(crate) const OBJECT_FOLDER: &str = "uploads";
 const PLAN_FILE: &str = "plan.json";
 
 /// The plans and chunks of uploads.
@@ -39,11 +38,11 @@ pub(super) struct StoredChunks {
 }
 
 fn plan_object(id: &Digest) -> String {
-    format!("{OBJECT_FOLDER}/{}/{PLAN_FILE}", id.hex())
+    format!("{UPLOADS_FOLDER}/{}/{PLAN_FILE}", id.hex())
 }
 
 fn chunks_folder(id: &Digest) -> String {
-    format!("{OBJECT_FOLDER}/{}/chunks", id.hex())
+    format!("{UPLOADS_FOLDER}/{}/chunks", id.hex())
 }
 
 impl ChunkStore {
@@ -144,7 +143,7 @@ impl ChunkStore {
                 let _ = disk::remove_tree(&directory);
             }
             ChunkStore::Bucket(objects) => {
-                let (plan, folder) = (plan_object(id), format!("{OBJECT_FOLDER}/{}", id.hex()));
+                let (plan, folder) = (plan_object(id), format!("{UPLOADS_FOLDER}/{}", id.hex()));
                 let removed = objects.wait(|objects| async move {
                     objects.delete(&plan).await?;
                     objects.delete_folder(&folder).await
@@ -162,7 +161,7 @@ impl ChunkStore {
         match self {
             ChunkStore::Directory(root) => list_directories(root),
             ChunkStore::Bucket(objects) => {
-                let listed = objects.wait(|objects| async move { objects.list(OBJECT_FOLDER).await })?;
+                let listed = objects.wait(|objects| async move { objects.list(UPLOADS_FOLDER).await })?;
                 let mut uploads: BTreeMap<Digest, UnixMillis> = BTreeMap::new();
                 let mut announced = BTreeMap::new();
                 for object in listed {
