@@ -14,7 +14,7 @@ use crate::process::wait_for_end;
 use crate::root;
 
 /// The time limit for any wait before a test fails.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A running server. Dropping it kills the server and its workers.
 #[derive(Debug)]
