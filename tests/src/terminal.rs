@@ -20,11 +20,41 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// What the terminal receives when the program ended, before its exit code.
 const END_MARK: &str = "program-ended-with-";
 
+/// What begins a synchronized update, and what ends it: a terminal shows all of it at once.
+const UPDATE_BEGIN: &[u8] = b"\x1b[?2026h";
+const UPDATE_END: &[u8] = b"\x1b[?2026l";
+
 /// What a terminal received, and the screen that it shows.
 struct TerminalOutput {
     parser: Parser,
     bytes: Vec<u8>,
+    /// How many of the bytes are on the screen: all but those of an update that has not ended.
+    screen_bytes: usize,
     is_ended: bool,
+}
+
+impl TerminalOutput {
+    /// Takes what the program wrote; nothing if it closed the terminal.
+    fn receive(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.is_ended = bytes.is_empty();
+        let waiting = &self.bytes[self.screen_bytes..];
+        let length = if self.is_ended { waiting.len() } else { complete_length(waiting) };
+        self.parser.process(&waiting[..length]);
+        self.screen_bytes += length;
+    }
+}
+
+/// Returns the length of what is before an update that has not ended, or before bytes that may begin one.
+fn complete_length(bytes: &[u8]) -> usize {
+    let last = |mark: &[u8]| bytes.windows(mark.len()).rposition(|window| window == mark);
+    match (last(UPDATE_BEGIN), last(UPDATE_END)) {
+        (Some(begin), end) if end.is_none_or(|end| end < begin) => begin,
+        _ => {
+            let is_started = |length: &usize| bytes.ends_with(&UPDATE_BEGIN[..*length]);
+            bytes.len() - (1..UPDATE_BEGIN.len()).rev().find(is_started).unwrap_or(0)
+        }
+    }
 }
 
 /// A program in a terminal. Dropping it kills the program.
@@ -67,7 +97,8 @@ impl TerminalProcess {
         let side = || Stdio::from(program.try_clone().expect("a file descriptor"));
         let child = session.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
         let [rows, columns] = [rows, columns].map(|count| NonZeroU16::new(count).expect("a size above 0"));
-        let output = TerminalOutput { parser: Parser::new(rows, columns, 0), bytes: Vec::new(), is_ended: false };
+        let parser = Parser::new(rows, columns, 0);
+        let output = TerminalOutput { parser, bytes: Vec::new(), screen_bytes: 0, is_ended: false };
         let output = Arc::new((Mutex::new(output), Condvar::new()));
         let user = File::from(user);
         let (reader, received) = (user.try_clone().expect("a file descriptor"), Arc::clone(&output));
@@ -178,13 +209,30 @@ fn read_output(mut reader: File, output: &(Mutex<TerminalOutput>, Condvar)) {
     let mut buffer = [0; 65_536];
     loop {
         let read = reader.read(&mut buffer).unwrap_or(0);
-        let mut output_now = output.0.lock().unwrap_or_else(PoisonError::into_inner);
-        output_now.parser.process(&buffer[..read]);
-        output_now.bytes.extend_from_slice(&buffer[..read]);
-        output_now.is_ended = read == 0;
+        output.0.lock().unwrap_or_else(PoisonError::into_inner).receive(&buffer[..read]);
         output.1.notify_all();
         if read == 0 {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complete_length;
+
+    #[test]
+    fn an_update_is_complete_when_it_has_ended() {
+        for (bytes, length) in [
+            ("", 0),
+            ("rows", 4),
+            ("rows\x1b[?2026hnew", 4),
+            ("rows\x1b[?2026hnew\x1b[?2026l", 23),
+            ("\x1b[?2026hnew\x1b[?2026l\x1b[?2026h", 19),
+            ("rows\x1b[?20", 4),
+            ("rows\x1b[0m", 8),
+        ] {
+            assert_eq!(complete_length(bytes.as_bytes()), length, "{bytes:?}");
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use saggar_store::RecordError;
-use saggar_store::records::{HostOffer, HostRecord, JobRecords, PlacementQuery, PlacementState, ServerIdentity};
+use saggar_store::records::{
+    HostOffer, HostRecord, JobRecords, PlacementQuery, PlacementState, QueueDepth, ServerIdentity,
+};
 
 use crate::error::JobError;
 use crate::placement::{self, PlacementDecision, PlacementInput};
@@ -26,14 +28,13 @@ pub(crate) struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    /// Reads what this server needs to place jobs, or only the job with the identifier `job`, and the pools, queues and
-    /// limits.
+    /// Reads what this server needs to place jobs, and the pools, queues and limits.
     ///
     /// # Errors
     /// `Records`.
-    pub(crate) async fn read(shared: &Arc<SharedState>, job: Option<String>) -> Result<QueueSnapshot, JobError> {
+    pub(crate) async fn read(shared: &Arc<SharedState>, selection: QueueSelection) -> Result<QueueSnapshot, JobError> {
         QueueSnapshot::read_with(shared, move |records, layout, server, now_ms| {
-            let query = PlacementQuery { job: job.as_deref(), ..placement_query(layout, server, now_ms) };
+            let query = selection.query(layout, server, now_ms);
             Ok((records.placement_state(&query)?, Vec::new()))
         })
         .await
@@ -86,15 +87,39 @@ impl QueueSnapshot {
     pub(crate) fn decisions(&self) -> Vec<PlacementDecision> {
         placement::place_jobs(&self.placement_input())
     }
+
+    /// Returns whether this server has to start or to preempt a job.
+    pub(crate) fn decides_a_change(&self) -> bool {
+        self.decisions().iter().any(|decision| match decision {
+            PlacementDecision::Start { pool, .. } => !self.layout.engine_pools.contains(pool),
+            PlacementDecision::Wait { evict, .. } => !evict.is_empty(),
+        })
+    }
 }
 
-/// Returns what a placement under a configuration needs to read.
-pub(crate) fn placement_query<'a>(
-    layout: &SchedulerConfig,
-    server: &'a ServerIdentity,
-    now_ms: u64,
-) -> PlacementQuery<'a> {
-    let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
-    let with_common_pools = !layout.engine_pools.is_empty();
-    PlacementQuery { server, job: None, with_common_pools, with_other_servers, with_usage, now_ms }
+/// The waiting jobs that are placed.
+#[derive(Clone, Debug)]
+pub(crate) enum QueueSelection {
+    /// All, of which these are read.
+    Queue(QueueDepth),
+    /// Only the one with this identifier.
+    Job(String),
+}
+
+impl QueueSelection {
+    /// Returns what a placement of them under a configuration needs to read.
+    pub(crate) fn query<'a>(
+        &'a self,
+        layout: &SchedulerConfig,
+        server: &'a ServerIdentity,
+        now_ms: u64,
+    ) -> PlacementQuery<'a> {
+        let (job, depth) = match self {
+            QueueSelection::Queue(depth) => (None, *depth),
+            QueueSelection::Job(id) => (Some(id.as_str()), QueueDepth::First),
+        };
+        let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
+        let with_common_pools = !layout.engine_pools.is_empty();
+        PlacementQuery { server, job, depth, with_common_pools, with_other_servers, with_usage, now_ms }
+    }
 }

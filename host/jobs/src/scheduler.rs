@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saggar_store::records::{
     ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
-    PlacementQuery, PlacementState, QueuedJob, StateReason,
+    PlacementState, QueueDepth, QueuedJob, StateReason,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use crate::gauges;
 use crate::host_keeper;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
-use crate::queue_snapshot::{QueueSnapshot, placement_query};
+use crate::queue_snapshot::{QueueSelection, QueueSnapshot};
 use crate::rank_keeper;
 use crate::refresh_pace::RefreshPace;
 use crate::schedules;
@@ -51,12 +51,8 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
         if shared.host_offer().kind == HostKind::Server {
             schedules::submit_due_jobs(&shared).await;
         }
-        match QueueSnapshot::read(&shared, None).await {
-            Ok(look) => {
-                gauges::set_pool_gauges(&shared.metrics.families, &look);
-                apply_decisions(&shared, &look, &mut supervisors).await;
-            }
-            Err(error) => tracing::error!(%error, "the queue cannot be read; trying again"),
+        if let Err(error) = place_waiting_jobs(&shared, &mut supervisors).await {
+            tracing::error!(%error, "jobs cannot be placed; trying again");
         }
         forward_stop_requests(&shared).await;
         if gauges_pace.is_due() {
@@ -85,30 +81,31 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
     }
 }
 
-/// Applies the decisions about a snapshot.
-async fn apply_decisions(shared: &Arc<SharedState>, look: &QueueSnapshot, supervisors: &mut JoinSet<()>) {
+/// Looks at the queue, and starts the attempts of jobs that can start.
+async fn place_waiting_jobs(shared: &Arc<SharedState>, supervisors: &mut JoinSet<()>) -> Result<(), JobError> {
+    let mut depth = QueueDepth::First;
+    let mut look = QueueSnapshot::read(shared, QueueSelection::Queue(depth)).await?;
+    gauges::set_pool_gauges(&shared.metrics.families, &look);
     for id in placement::jobs_over_budget(&look.placement_input()) {
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
-    let decisions = look.decisions();
-    let changes = |decision: &PlacementDecision| match decision {
-        PlacementDecision::Start { pool, .. } => !look.layout.engine_pools.contains(pool),
-        PlacementDecision::Wait { evict, .. } => !evict.is_empty(),
-    };
-    if decisions.iter().any(changes) {
-        match claim_jobs(shared).await {
-            Ok(claims) => {
-                if !claims.is_empty() && !look.state.unread_after.is_empty() {
-                    // The jobs that were not read could start too.
-                    shared.wake_scheduler();
-                }
-                for (claim, device) in claims {
-                    supervisors.spawn(start_attempt(shared, claim, device));
-                }
-            }
-            Err(error) => tracing::error!(%error, "jobs cannot be claimed; trying again"),
-        }
+    let has_others = !look.state.unread_after.is_empty() && placement::has_room(&look.placement_input());
+    if has_others && !look.decides_a_change() {
+        depth = QueueDepth::Groups;
+        look = QueueSnapshot::read(shared, QueueSelection::Queue(depth)).await?;
     }
+    if !look.decides_a_change() {
+        return Ok(());
+    }
+    let claims = claim_jobs(shared, depth).await?;
+    if !claims.is_empty() && !look.state.unread_after.is_empty() {
+        // The jobs that were not read could start too.
+        shared.wake_scheduler();
+    }
+    for (claim, device) in claims {
+        supervisors.spawn(start_attempt(shared, claim, device));
+    }
+    Ok(())
 }
 
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
@@ -120,17 +117,17 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 /// Places and claims the jobs that can start now, and orders preemptions, in one transaction: no other server starts one of
 /// them, exceeds a limit, or preempts jobs for the same waiting one. The orders reach the attempts through their records.
 /// Returns each started job with its device.
-async fn claim_jobs(shared: &Arc<SharedState>) -> Result<Vec<(ClaimedJob, String)>, JobError> {
+async fn claim_jobs(shared: &Arc<SharedState>, depth: QueueDepth) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
     let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
-    claim_among(shared, None, None, move |job| !ending.contains(&job.id)).await
+    claim_among(shared, QueueSelection::Queue(depth), None, move |job| !ending.contains(&job.id)).await
 }
 
-/// Places the waiting jobs, or only the one with the identifier `job`, and claims those of them that `can_start` accepts.
+/// Places the waiting jobs of a selection, and claims those of them that `can_start` accepts.
 /// `batch_job` is the name of the batch job whose first process this is, if it is one.
 pub(crate) async fn claim_among(
     shared: &Arc<SharedState>,
-    job: Option<String>,
+    selection: QueueSelection,
     batch_job: Option<String>,
     can_start: impl Fn(&QueuedJob) -> bool + Send + 'static,
 ) -> Result<Vec<(ClaimedJob, String)>, JobError> {
@@ -157,8 +154,7 @@ pub(crate) async fn claim_among(
             }
             placements
         };
-        let query = PlacementQuery { job: job.as_deref(), ..placement_query(&config, &server, now_ms) };
-        records.claim_placed(&query, &place)
+        records.claim_placed(&selection.query(&config, &server, now_ms), &place)
     };
     let config = shared.scheduler_config();
     let device = |PlacedClaim { claim, pool }: PlacedClaim| {

@@ -14,7 +14,7 @@ use crate::host_keeper;
 use crate::lease_keeper;
 use crate::limits::PART_WAIT_MAX;
 use crate::placement::PlacementDecision;
-use crate::queue_snapshot::QueueSnapshot;
+use crate::queue_snapshot::{QueueSelection, QueueSnapshot};
 use crate::rank_keeper::{self, HostParts};
 use crate::scheduler::{POLL_INTERVAL, claim_among, forward_stop_requests, start_attempt};
 use crate::scheduler_config::{ANY_POOL, JobQueue};
@@ -58,9 +58,9 @@ impl JobService {
         }
         self.admit_job(&record.demand);
         // Key limits are read from the key file.
-        let look = QueueSnapshot::read(shared, Some(record.id.clone())).await?;
-        let claimed =
-            claim_among(shared, Some(record.id.clone()), task.map(|task| task.batch_job), |_| true).await?.pop();
+        let selection = QueueSelection::Job(record.id.clone());
+        let look = QueueSnapshot::read(shared, selection.clone()).await?;
+        let claimed = claim_among(shared, selection, task.map(|task| task.batch_job), |_| true).await?.pop();
         let Some((claim, device)) = claimed else { return self.explain_wait(&record.id, &look).await };
         // Aborted when they are dropped, after the attempt has ended.
         let mut keepers = JoinSet::new();

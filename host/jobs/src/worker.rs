@@ -62,7 +62,7 @@ pub(crate) use job_context::open_model;
 pub use locations::WorkerLocations;
 use logged_items::LoggedItemWriter;
 use lost_device::{DeviceWatch, kill_own_process};
-use lost_worker::{data_failure, restore_error, worker_lost_error};
+use lost_worker::{data_failure, storage_error, worker_lost_error};
 use measurement::MeasurementParts;
 use metering::UsageCounters;
 use pause_control::PauseResult;
@@ -319,7 +319,7 @@ impl WorkerAttempt<'_> {
             checkpoints.claim(job, *epoch).await?;
             checkpoints.latest(job, &spec.plugin).await.map(|latest| latest.found)
         };
-        let newest = || self.runtime.block_on(newest()).map_err(|error| restore_error(&error));
+        let newest = || self.runtime.block_on(newest()).map_err(|error| storage_error(&error, error.to_string()));
         let newest = self.outage_retry().run(newest)?;
         let Some((_, checkpoint)) = newest.filter(|(_, checkpoint)| checkpoint.step >= *from) else {
             return Ok(false);

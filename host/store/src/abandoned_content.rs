@@ -80,9 +80,10 @@ mod tests {
         assert_eq!(remove(now).unwrap(), RemovedContent::default(), "a publication can still go on");
         let tomorrow = now + u64::try_from(ABANDONED_PARTS_AGE.as_millis()).unwrap() + 60_000;
         write("datasets/d/2.json", "no index");
+        write("datasets-parts/d/89ab/0", "more folders than versions, so that indexes are read");
         assert!(remove(tomorrow).is_err(), "a damaged index could name any parts");
         runtime.block_on(objects.delete("datasets/d/2.json")).unwrap();
-        assert_eq!(remove(tomorrow).unwrap(), RemovedContent { uploads: 0, versions: 2 });
+        assert_eq!(remove(tomorrow).unwrap(), RemovedContent { uploads: 0, versions: 3 });
         assert_eq!(
             runtime.block_on(objects.list("")).unwrap(),
             whole,

@@ -8,3 +8,6 @@ pub(crate) const MODELS_FOLDER: &str = "models";
 
 /// Uploads of datasets that are not complete.
 pub(crate) const UPLOADS_FOLDER: &str = "uploads";
+
+/// Predictions that are too large for a row of the records.
+pub const PREDICTIONS_FOLDER: &str = "predictions";

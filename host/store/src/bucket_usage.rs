@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use saggar_clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, UPLOADS_FOLDER};
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, PREDICTIONS_FOLDER, UPLOADS_FOLDER};
 use crate::error::{RecordError, StoreError};
 use crate::logged_items::LOGGED_FOLDER;
-use crate::objects::{BlockingObjects, ObjectInfo, PREDICTIONS_FOLDER};
+use crate::objects::{BlockingObjects, ObjectInfo};
 use crate::outputs::OUTPUT_FOLDER;
 use crate::records::DocumentRecords;
 use crate::storage_kind::{StorageKind, StorageUsage};

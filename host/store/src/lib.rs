@@ -10,6 +10,7 @@
 pub mod abandoned_content;
 pub mod archive;
 pub mod backup;
+pub mod bucket_folders;
 pub mod bucket_usage;
 pub mod certificates;
 pub mod checkpoint;
@@ -43,7 +44,6 @@ pub mod storage_kind;
 pub mod storage_usage;
 pub mod zip_directory;
 
-mod bucket_folders;
 mod directory_size;
 mod durable;
 mod format_number;

@@ -299,6 +299,9 @@ pub const EXPERIMENT_MEMBERS_MAX: u32 = 100;
 /// Jobs in the queue; the next one is refused.
 pub const JOBS_QUEUED_MAX: u64 = 200_000;
 
+/// The first queued jobs, of which a placement reads no others if one of them starts.
+pub const QUEUE_FIRST_JOBS_READ: usize = 64;
+
 /// Queued jobs that a placement reads, if they are in few groups.
 pub const QUEUE_JOBS_READ: usize = 1_024;
 

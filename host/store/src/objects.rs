@@ -30,8 +30,6 @@ pub use s3::{ClockSkew, S3Settings};
 use files::{LocalObjectStore, ObjectPin};
 use s3::RemoteStore;
 
-/// The folder of predictions that are too large for a row of the records.
-pub const PREDICTIONS_FOLDER: &str = "predictions";
 /// The object of a bucket, and the file of a state directory, that say that a migration into it is not complete.
 pub(crate) const MIGRATION_MARK: &str = "migration.json";
 

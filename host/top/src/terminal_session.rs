@@ -10,10 +10,11 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
+use ratatui::crossterm::{execute, queue};
 use rustix::process::{Signal, kill_current_process_group};
 
 /// The exit code of a program that panicked, as the standard library sets it.
@@ -36,12 +37,15 @@ impl TerminalSession {
         terminal.map(|terminal| TerminalSession { terminal }).inspect_err(|_| leave_screen())
     }
 
-    /// Draws a screen. Only cells that differ from the last one are written.
+    /// Draws a screen. Only cells that differ from the last one are written, as one synchronized update: terminals that know
+    /// those (mode 2026) never show a part of it.
     ///
     /// # Errors
     /// The terminal cannot be written.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Buffer)) -> io::Result<()> {
-        self.terminal.draw(|frame| draw(frame.buffer_mut())).map(drop)
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        let drawn = self.terminal.draw(|frame| draw(frame.buffer_mut())).map(drop);
+        drawn.and(execute!(self.terminal.backend_mut(), EndSynchronizedUpdate))
     }
 
     /// Restores the terminal and stops the processes of this job, as Ctrl-Z does outside of raw mode. Returns when the
@@ -84,7 +88,7 @@ fn enter_screen() -> io::Result<()> {
 
 /// Restores the terminal. Errors are ignored, because nothing could be done about them.
 fn leave_screen() {
-    let _ = execute!(stdout(), DisableMouseCapture, LeaveAlternateScreen, Show);
+    let _ = execute!(stdout(), EndSynchronizedUpdate, DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     let _ = stdout().flush();
 }

@@ -1,16 +1,16 @@
 //! Hosts that do with the records what servers do: look, claim, renew, finish.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use saggar_jobs::SchedulerConfig;
-use saggar_jobs::placement::{PlacementDecision, PlacementInput, place_jobs};
+use saggar_jobs::placement::{PlacementDecision, PlacementInput, has_room, place_jobs};
 use saggar_store::RecordError;
 use saggar_store::records::{
     self, HostOffer, JobLease, JobPlacements, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery,
-    PlacementState, ServerIdentity, StateReason,
+    PlacementState, QueueDepth, ServerIdentity, StateReason,
 };
 
 use crate::samples::LatencySamples;
@@ -24,6 +24,10 @@ const THREADS: usize = 16;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time of the shortest and of the longest job. A thousand hosts then end about a hundred jobs a second.
 const JOB_TIME: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(15));
+
+/// The time over which the hosts begin, so that jobs end all the time from then on. All at once would be a thousand claims in a
+/// second.
+const START_TIME: Duration = Duration::from_secs(10);
 
 /// What the hosts measured.
 #[derive(Debug, Default)]
@@ -87,7 +91,7 @@ fn run_hosts(records: &dyn JobRecords, thread: usize, stop: &AtomicBool) -> Host
     let (mut figures, started) = (HostFigures::default(), Instant::now());
     let host = |number: usize| {
         let id = format!("host-{number}");
-        let delay = LOOK_INTERVAL.mul_f64(number as f64 / HOSTS as f64);
+        let delay = START_TIME.mul_f64(number as f64 / HOSTS as f64);
         SimulatedHost {
             identity: ServerIdentity { name: id.clone(), id, storage: STORAGE.to_owned() },
             running: None,
@@ -133,11 +137,11 @@ impl SimulatedHost {
         let now_ms = unix_ms();
         let server = &self.identity;
         let (with_common_pools, with_other_servers, with_usage) = (false, false, false);
-        let query = PlacementQuery { server, job: None, with_common_pools, with_other_servers, with_usage, now_ms };
-        let host = HostOffer::default();
+        let depth = QueueDepth::First;
+        let query =
+            PlacementQuery { server, job: None, depth, with_common_pools, with_other_servers, with_usage, now_ms };
         let place = |state: &PlacementState| {
-            let input = PlacementInput { layout, state, server, host: &host, hosts: &[], batch_job: None, now_ms };
-            let decisions = place_jobs(&input);
+            let decisions = place_jobs(&placement_input(layout, state, server, now_ms));
             let start = |(job, decision): (&records::QueuedJob, PlacementDecision)| match decision {
                 PlacementDecision::Start { pool, hosts, .. } => Some(PlacedJob { id: job.id.clone(), pool, hosts }),
                 PlacementDecision::Wait { .. } => None,
@@ -147,6 +151,11 @@ impl SimulatedHost {
         };
         let state = figures.look.time(|| records.placement_state(&query).unwrap());
         if place(&state).start.is_empty() {
+            // Every job is alike, so one of the first starts unless the host has no free slot.
+            assert!(
+                state.waiting.is_empty() || !has_room(&placement_input(layout, &state, server, now_ms)),
+                "a job can start"
+            );
             return;
         }
         let claimed = figures.claim.time(|| records.claim_placed(&query, &place).unwrap());
@@ -159,6 +168,16 @@ impl SimulatedHost {
             self.next_renewal = now + LEASE_RENEWAL_INTERVAL;
         }
     }
+}
+
+fn placement_input<'a>(
+    layout: &'a SchedulerConfig,
+    state: &'a PlacementState,
+    server: &'a ServerIdentity,
+    now_ms: u64,
+) -> PlacementInput<'a> {
+    static HOST: LazyLock<HostOffer> = LazyLock::new(HostOffer::default);
+    PlacementInput { layout, state, server, host: &HOST, hosts: &[], batch_job: None, now_ms }
 }
 
 fn unix_ms() -> u64 {

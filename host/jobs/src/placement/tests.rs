@@ -308,12 +308,13 @@ proptest! {
         }
     }
 
-    /// Placing with the first jobs of each group, again and again, starts the jobs that placing the whole queue starts. Limits
-    /// of running jobs are left out: a job that reaches one no longer reserves slots, which depends on the moment.
+    /// Placing with the first jobs of all or else of each group, again and again, starts the jobs that placing the whole queue
+    /// starts. Limits of running jobs are left out: a job that reaches one no longer reserves slots, which depends on the moment.
     #[test]
     fn a_queue_that_is_read_in_parts_starts_the_same_jobs(
         waits_for in prop::collection::vec((any_demand(), 0..3_usize), 0..24),
         slots in 1..6_u32,
+        first_max in 1..8_usize,
         read_max in 1..4_usize,
     ) {
         let strict = JobQueue { spill: false, ..two_pools(true).queues["gpu"].clone() };
@@ -323,17 +324,33 @@ proptest! {
             QueuedJob { project: ["p", "q", "r"][*project].to_owned(), ..waiting(&format!("w{at}"), demand.clone()) }
         }).collect();
         jobs.sort_by_key(|job| (-job.demand.priority, job.demand.preemptible));
-        prop_assert_eq!(place_in_parts(&layout, &jobs, read_max), place_in_parts(&layout, &jobs, usize::MAX));
+        let whole = place_in_parts(&layout, &jobs, usize::MAX, usize::MAX);
+        prop_assert_eq!(place_in_parts(&layout, &jobs, first_max, read_max), whole);
     }
 }
 
-/// Places jobs until none starts, and reads `read_max` jobs of each group each time. Returns each job that started with
-/// its pool.
-fn place_in_parts(layout: &SchedulerConfig, jobs: &[QueuedJob], read_max: usize) -> BTreeMap<String, String> {
+/// Places jobs until none starts. Reads the first `first_max` jobs each time and, if none of them starts and there is room,
+/// the first `read_max` jobs of each group. Returns each job that started with its pool.
+fn place_in_parts(
+    layout: &SchedulerConfig,
+    jobs: &[QueuedJob],
+    first_max: usize,
+    read_max: usize,
+) -> BTreeMap<String, String> {
     let (mut left, mut running_jobs, mut started) = (jobs.to_vec(), Vec::new(), BTreeMap::new());
+    let starts = |state: &PlacementState| {
+        let decisions = place_jobs(&input(layout, state));
+        decisions.iter().any(|decision| matches!(decision, PlacementDecision::Start { .. }))
+    };
     loop {
         let mut counts: HashMap<_, usize> = HashMap::new();
-        let mut state = PlacementState { running: running_jobs.clone(), ..PlacementState::default() };
+        let empty = || PlacementState { running: running_jobs.clone(), ..PlacementState::default() };
+        let mut first = empty();
+        first.waiting.extend(left.iter().take(first_max).cloned());
+        if left.len() > first_max {
+            first.unread_after.insert(first.waiting[first_max - 1].id.clone());
+        }
+        let mut state = empty();
         for job in &left {
             let count = counts.entry((job.project.clone(), format!("{:?}", job.demand))).or_default();
             *count += 1;
@@ -343,6 +360,10 @@ fn place_in_parts(layout: &SchedulerConfig, jobs: &[QueuedJob], read_max: usize)
             if *count == read_max {
                 state.unread_after.insert(job.id.clone());
             }
+        }
+        let is_first_enough = first.unread_after.is_empty() || !has_room(&input(layout, &first)) || starts(&first);
+        if is_first_enough {
+            state = first;
         }
         let verdicts = place_jobs(&input(layout, &state));
         let before = started.len();

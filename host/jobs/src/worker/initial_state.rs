@@ -7,7 +7,7 @@ use saggar_plugin::{InitialState, PluginError};
 use saggar_store::{Checkpoint, CheckpointError, CheckpointStore, ModelRegistry, SkippedCheckpoint};
 use tokio::runtime::Handle;
 
-use super::lost_worker::{restore_error, storage_error};
+use super::lost_worker::storage_error;
 use crate::protocol::AttemptConfig;
 use crate::spec::{CheckpointSelector, InitFrom};
 
@@ -32,7 +32,7 @@ pub(super) fn find_initial_state(
         checkpoints.claim(job, *epoch).await?;
         checkpoints.latest(job, &spec.plugin).await
     };
-    let own = runtime.block_on(own).map_err(|error| restore_error(&error))?;
+    let own = runtime.block_on(own).map_err(|error| storage_error(&error, error.to_string()))?;
     let (beginning, note) = match (own.found, &spec.init_from) {
         (Some((_, checkpoint)), _) => (InitialState::Checkpoint(checkpoint), None),
         (None, None) => (InitialState::Nothing, None),

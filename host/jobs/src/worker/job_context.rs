@@ -350,9 +350,12 @@ impl JobContext for WorkerJobContext {
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
-        self.outage_retry().run(|| self.check_ownership())?;
         let JobContextParts { start, home, channel, control, room, .. } = &mut self.parts;
-        OutputWriter::new(start, home, channel, control).write(path, data, room)
+        let writer = OutputWriter::new(start, home, channel, control);
+        writer.reserve(path, data, room)?;
+        writer.write(path, data, || self.check_ownership())?;
+        writer.log(path, data);
+        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@ use std::error::Error;
 
 use saggar_plugin::{FailureReason, PluginError};
 use saggar_store::error::is_store_unavailable;
-use saggar_store::{CheckpointError, StoreError};
 
 use super::AttemptFailure;
 
@@ -13,17 +12,8 @@ pub(super) fn worker_lost_error(message: String) -> PluginError {
     PluginError::Ranks { reason: FailureReason::WorkerLost, message }
 }
 
-/// Returns the error of an attempt that cannot read its checkpoints. If a store on another machine does not answer, another
-/// attempt can succeed.
-pub(super) fn restore_error(error: &CheckpointError) -> PluginError {
-    match error {
-        CheckpointError::Store(StoreError::Remote { .. }) => worker_lost_error(error.to_string()),
-        error => PluginError::job(error.to_string()),
-    }
-}
-
-/// Returns the error of an attempt that cannot store something, with a message about it. If a store on another machine does
-/// not answer, another attempt can succeed.
+/// Returns the error of an attempt that cannot store or restore something, with a message about it. If a store on another
+/// machine does not answer, another attempt can succeed.
 pub(super) fn storage_error(error: &(dyn Error + 'static), message: String) -> PluginError {
     if is_store_unavailable(error) { worker_lost_error(message) } else { PluginError::job(message) }
 }

@@ -39,26 +39,35 @@ impl OutputWriter {
         }
     }
 
-    /// Writes an output, replacing one of the same path, and reports it in the attempt's log. While the store does not answer,
-    /// the write is repeated.
+    /// Reserves room for an output.
     ///
     /// # Errors
-    /// `PluginError` naming the output: there is no room for it, or it could not be stored.
-    pub(super) fn write(&self, path: &str, data: &[u8], room: &mut StorageGuard) -> Result<(), PluginError> {
-        self.replace(path, data, room)?;
-        let line = format!("wrote output/{path} ({} bytes)", data.len());
-        self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
-        Ok(())
+    /// `PluginError` naming the output: there is no room for it, or that is not known.
+    pub(super) fn reserve(&self, path: &str, data: &[u8], room: &mut StorageGuard) -> Result<(), PluginError> {
+        room.reserve(data.len() as u64).map_err(|error| output_error(path, &error))
     }
 
-    /// Writes an output as [`OutputWriter::write`] does, without a line in the log.
+    /// Writes an output that has room, replacing one of the same path. While the store does not answer, the write is repeated,
+    /// with `check` before each try.
     ///
     /// # Errors
-    /// Those of [`OutputWriter::write`].
-    pub(super) fn replace(&self, path: &str, data: &[u8], room: &mut StorageGuard) -> Result<(), PluginError> {
-        let failed = |error: StoreError| storage_error(&error, format!("output `{path}`: {error}"));
-        room.reserve(data.len() as u64).map_err(failed)?;
-        self.retry.run(|| self.write_once(path, data).map_err(failed))
+    /// `PluginError` naming the output if it could not be stored; the errors of `check`.
+    pub(super) fn write(
+        &self,
+        path: &str,
+        data: &[u8],
+        check: impl Fn() -> Result<(), PluginError>,
+    ) -> Result<(), PluginError> {
+        self.retry.run(|| {
+            check()?;
+            self.write_once(path, data).map_err(|error| output_error(path, &error))
+        })
+    }
+
+    /// Reports an output in the attempt's log.
+    pub(super) fn log(&self, path: &str, data: &[u8]) {
+        let line = format!("wrote output/{path} ({} bytes)", data.len());
+        self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
     }
 
     /// Writes an output without a repetition.
@@ -69,4 +78,8 @@ impl OutputWriter {
         self.fence.wait();
         self.files.write_output(&self.job, path, data)
     }
+}
+
+fn output_error(path: &str, error: &StoreError) -> PluginError {
+    storage_error(error, format!("output `{path}`: {error}"))
 }

@@ -91,7 +91,7 @@ impl PredictionAttempt<'_> {
     ) -> Result<(LoadedModel, ModelManifest), AttemptFailure> {
         let no_model = |error: saggar_store::ModelError| data_failure("NO_MODEL", &error);
         let open = || self.models.open(&self.prediction.model, self.prediction.version).map_err(no_model);
-        let (files, variables) = self.outage_retry().run(open)?;
+        let (files, variables) = OutageRetry::new(self.channel, self.control).run(open)?;
         let plugin = host.compile(&files.load_plugin().map_err(no_model)?)?;
         let memory_bytes = self.start.spec.memory_bytes.unwrap_or(ModelLimits::default().memory_bytes);
         let parts = ModelParts {
@@ -193,7 +193,8 @@ impl PredictionAttempt<'_> {
         }
         let file = answers.to_safetensors()?;
         let writer = OutputWriter::new(self.start, &self.home, self.channel, self.control);
-        Ok(writer.replace(PREDICTIONS_FILE, &file, &mut self.room)?)
+        writer.reserve(PREDICTIONS_FILE, &file, &mut self.room)?;
+        Ok(writer.write(PREDICTIONS_FILE, &file, || Ok(()))?)
     }
 
     /// Stores the answers as a version of the requested dataset. Identical content creates no second version.
@@ -201,7 +202,7 @@ impl PredictionAttempt<'_> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
         let denied = |error| AttemptFailure::permanent("FORBIDDEN", format!("dataset `{name}`: {error}"));
         self.rights.claim_dataset(name).map_err(denied)?;
-        let (datasets, retry) = (DatasetStore::of_home(&self.home), self.outage_retry());
+        let (datasets, retry) = (DatasetStore::of_home(&self.home), OutageRetry::new(self.channel, self.control));
         let room = RefCell::new(&mut self.room);
         let take = |bytes| room.borrow_mut().reserve(bytes);
         let now_ms = SystemClock.now_ms();
@@ -218,10 +219,6 @@ impl PredictionAttempt<'_> {
         })?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));
         Ok(())
-    }
-
-    fn outage_retry(&self) -> OutageRetry {
-        OutageRetry::new(self.channel, self.control)
     }
 
     fn log(&self, line: String) {

@@ -144,7 +144,9 @@ impl<'a> StepOutputWriter<'a> {
 
     /// Returns the digest of a file that is stored as an output of the job.
     fn store_file(&mut self, name: &str, bytes: &[u8]) -> Result<String, PluginError> {
-        self.files.write(name, bytes, &mut self.room)?;
+        self.files.reserve(name, bytes, &mut self.room)?;
+        self.files.write(name, bytes, || Ok(()))?;
+        self.files.log(name, bytes);
         Ok(Digest::of(bytes).hex())
     }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saggar_jobs::{JobError, JobService};
-use saggar_store::objects::PREDICTIONS_FOLDER;
+use saggar_store::bucket_folders::PREDICTIONS_FOLDER;
 use saggar_store::records::{JobRecords, NewPrediction, PredictionKey, RecordedPrediction};
 use saggar_store::{ObjectStorage, RecordError, random_hex};
 use saggar_telemetry::RepeatedFailure;

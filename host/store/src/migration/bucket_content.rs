@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{ContentItem, ContentKind, ContentPlan, ContentSource};
-use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, UPLOADS_FOLDER};
+use crate::bucket_folders::{DATASETS_FOLDER, MODELS_FOLDER, PREDICTIONS_FOLDER, UPLOADS_FOLDER};
 use crate::error::StoreError;
 use crate::logged_items::{LOGGED_FOLDER, LoggedKey};
-use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo, PREDICTIONS_FOLDER};
+use crate::objects::{BlockingObjects, MIGRATION_MARK, ObjectInfo};
 use crate::outputs::{OUTPUT_FOLDER, is_output_path};
 use crate::versions::objects::{PENDING_INDEX_NAME, VersionIndex};
 use crate::versions::{is_name, parse_version};

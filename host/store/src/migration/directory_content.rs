@@ -19,7 +19,7 @@ use crate::regular_file;
 use crate::state_dir::StateDir;
 use crate::versions::VersionStore;
 use crate::versions::directories::VersionDirectories;
-use crate::versions::objects::{IndexedFile, IndexedPart, PART_BYTES_MAX, VersionIndex};
+use crate::versions::objects::{IndexedFile, IndexedPart, PART_BYTES_MAX, VersionIndex, parts_folder};
 
 /// Bytes of a chunk of a log.
 const LOG_CHUNK_BYTES: u64 = 8 << 20;
@@ -181,7 +181,7 @@ impl DirectoryContent {
         let mut id = Sha256Hasher::new();
         id.update_field(object.as_bytes());
         id.update(&manifest);
-        let parts = format!("{folder}-parts/{name}/{}", &id.finish().hex()[..32]);
+        let parts = parts_folder(folder, name, &id.finish().hex()[..32]);
         let (mut indexed, mut number) = (Vec::new(), 0_u64);
         for (file, bytes, path) in files {
             let mut names = Vec::new();

@@ -33,6 +33,17 @@ pub struct ServerIdentity {
     pub storage: String,
 }
 
+/// How much of a long queue a placement reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueDepth {
+    /// The first jobs in scheduling order. Mostly one of them can start.
+    #[default]
+    First,
+    /// The first jobs of each group: jobs with the same scheduling parameters, project, key and storage. Of those, the first
+    /// ones decide whether any can start.
+    Groups,
+}
+
 /// What a placement needs to read.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementQuery<'a> {
@@ -40,6 +51,8 @@ pub struct PlacementQuery<'a> {
     pub server: &'a ServerIdentity,
     /// The identifier of the only job that is placed; `None` for all that wait.
     pub job: Option<&'a str>,
+    /// Which of the jobs that wait are read.
+    pub depth: QueueDepth,
     /// Whether slots of pools are common to all servers, so that the jobs of all are read one by one.
     pub with_common_pools: bool,
     /// Whether a limit counts the jobs that run on other servers.
@@ -50,13 +63,12 @@ pub struct PlacementQuery<'a> {
     pub now_ms: UnixMillis,
 }
 
-/// The queue when jobs are placed. A long queue is not read as a whole: jobs with the same scheduling parameters, project,
-/// key and storage are a group, of which only the first ones can start.
+/// The queue when jobs are placed. A long queue is not read as a whole, but as [`QueueDepth`] says.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementState {
     /// Queued jobs, as [`JobRecords::queued_jobs`](super::JobRecords::queued_jobs) orders them.
     pub waiting: Vec<QueuedJob>,
-    /// The identifier of the last job that was read of each group of which more jobs wait.
+    /// The identifiers of jobs after which others wait that were not read: the last one of each group, or the last one of all.
     pub unread_after: HashSet<String>,
     /// Active jobs, oldest first: those of this server, or of all servers.
     pub running: Vec<ActiveJob>,

@@ -23,6 +23,7 @@ pub(super) mod event;
 mod host;
 mod host_part;
 mod job;
+mod job_details;
 mod key_usage;
 mod lease;
 mod log;
@@ -209,7 +210,7 @@ impl<E: RecordsEngine> JobRecords for E {
     fn attempts(&self, id: &str) -> Result<Vec<JobAttempt>, RecordError> {
         self.read(|tx| {
             job::get(tx, id)?;
-            row::list_attempts(tx, id)
+            job_details::list_attempts(tx, id)
         })
     }
 
@@ -222,7 +223,7 @@ impl<E: RecordsEngine> JobRecords for E {
     }
 
     fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError> {
-        self.read(|tx| series::details(tx, ids))
+        self.read(|tx| job_details::read(tx, ids))
     }
 
     fn annotate(&self, name_or_id: &str, change: &AnnotationChange) -> Result<JobAnnotations, RecordError> {

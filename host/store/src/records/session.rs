@@ -130,11 +130,6 @@ impl dyn SqlSession + '_ {
         let first = self.query_optional(sql, params, convert)?;
         first.ok_or_else(|| TransactionError::Engine("a query returned no row".into()))
     }
-
-    /// Returns whether a query has a row.
-    pub(super) fn exists(&self, sql: &str, params: &[SqlValue<'_>]) -> TransactionResult<bool> {
-        Ok(self.query_optional(sql, params, |_| Ok(()))?.is_some())
-    }
 }
 
 /// The ways a transaction's body can end, before the name of the database is added.

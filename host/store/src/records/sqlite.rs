@@ -26,7 +26,7 @@ mod tests;
 mod vacuum;
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 19] = [
+pub(super) const SCHEMAS: [&str; 20] = [
     include_str!("sqlite/schema.sql"),
     include_str!("sqlite/demand.sql"),
     include_str!("sqlite/latest.sql"),
@@ -46,6 +46,7 @@ pub(super) const SCHEMAS: [&str; 19] = [
     include_str!("sqlite/workers.sql"),
     include_str!("sqlite/shared_rows.sql"),
     include_str!("sqlite/attempt_hosts.sql"),
+    include_str!("sqlite/scheduling_order.sql"),
 ];
 
 /// Prepared statements of a connection. All queries together are fewer.

@@ -35,7 +35,10 @@ use pipelines::{
     a_pipeline_schedule_is_advanced_once_for_each_time, a_restart_begins_other_attempts_and_old_ones_do_not_change,
     a_step_changes_only_from_the_expected_state, runs_are_numbered_and_created_once_for_a_key,
 };
-use queue::{a_placement_reads_few_jobs_of_each_of_many_groups, a_placement_reads_the_first_jobs_of_each_group};
+use queue::{
+    a_placement_reads_few_jobs_of_each_of_many_groups, a_placement_reads_the_first_jobs_of_all,
+    a_placement_reads_the_first_jobs_of_each_group,
+};
 use rights::a_job_keeps_the_rights_that_it_was_submitted_with;
 use sweeps::{
     a_decision_is_recorded_once_and_only_on_the_state_that_it_follows_from,
@@ -445,6 +448,7 @@ record_suite! {
     the_queue_is_ordered_by_priority_then_preemptibility_then_age
     a_placement_reads_the_first_jobs_of_each_group
     a_placement_reads_few_jobs_of_each_of_many_groups
+    a_placement_reads_the_first_jobs_of_all
     a_job_passes_from_queued_to_succeeded
     a_stale_lease_is_fenced_everywhere
     only_active_jobs_can_be_taken_over

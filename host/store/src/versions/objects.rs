@@ -46,6 +46,11 @@ pub(crate) use version_index::{IndexedFile, IndexedPart, VersionIndex};
 /// Maximum bytes of one part of a file, which is in memory while it is sent or received.
 pub(crate) const PART_BYTES_MAX: u64 = 64 << 20;
 
+/// Returns the folder of the parts of a version of the versions below `folder`.
+pub(crate) fn parts_folder(folder: &str, name: &str, id: &str) -> String {
+    format!("{folder}-parts/{name}/{id}")
+}
+
 /// Indexes that were read, with the time of that, by name and version.
 type KnownIndexes = BTreeMap<(String, u64), (UnixMillis, Arc<VersionIndex>)>;
 
@@ -231,7 +236,7 @@ impl ObjectVersions {
         directory: &Path,
         number: Option<u64>,
     ) -> Result<Option<(u64, VersionIndex)>, StoreError> {
-        let parts_folder = format!("{}-parts/{name}/{}", self.folder, durable::random_hex::<16>());
+        let parts_folder = parts_folder(&self.folder, name, &durable::random_hex::<16>());
         let mut is_registered = false;
         let committed = self.send_files(directory, &parts_folder).and_then(|index| {
             let version = self.commit_index(name, &index, number, &mut is_registered)?;

@@ -22,13 +22,16 @@ pub(super) fn annotate(
     Ok(annotations)
 }
 
-pub(super) fn read(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobAnnotations> {
-    let found = tx.query_optional("SELECT tags, note FROM annotations WHERE job = ?1", params![id], |row| {
-        Ok((row.get::<String>(0)?, row.get(1)?))
-    })?;
-    let Some((tags, note)) = found else { return Ok(JobAnnotations::default()) };
+fn read(tx: &dyn SqlSession, id: &str) -> TransactionResult<JobAnnotations> {
+    let sql = "SELECT tags, note FROM annotations WHERE job = ?1";
+    Ok(tx.query_optional(sql, params![id], annotations_from_row)?.unwrap_or_default())
+}
+
+/// Returns annotations from `tags, note`.
+pub(super) fn annotations_from_row(row: &dyn SqlRow) -> TransactionResult<JobAnnotations> {
     // The column is written by this module alone.
-    Ok(JobAnnotations { tags: serde_json::from_str(&tags).unwrap_or_default(), note })
+    let tags = serde_json::from_str(&row.get::<String>(0)?).unwrap_or_default();
+    Ok(JobAnnotations { tags, note: row.get(1)? })
 }
 
 pub(super) fn experiments(tx: &dyn SqlSession) -> TransactionResult<Vec<ExperimentCount>> {

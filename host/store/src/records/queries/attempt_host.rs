@@ -41,16 +41,6 @@ pub(super) fn add_hosts(tx: &dyn SqlSession, jobs: &mut [ActiveJob]) -> Transact
     Ok(())
 }
 
-/// Returns the names of the hosts of each attempt of a job that had several.
-pub(super) fn names_by_attempt(tx: &dyn SqlSession, job: &str) -> TransactionResult<HashMap<u32, Vec<String>>> {
-    let sql = "SELECT attempt, host FROM attempt_hosts WHERE job = ?1 ORDER BY attempt, part";
-    let mut names: HashMap<u32, Vec<String>> = HashMap::new();
-    for (attempt, name) in tx.query_all(sql, params![job], |row| Ok((row.get(0)?, row.get(1)?)))? {
-        names.entry(attempt).or_default().push(name);
-    }
-    Ok(names)
-}
-
 fn host_from_row(row: &dyn SqlRow) -> TransactionResult<AttemptHost> {
     Ok(AttemptHost { host_id: row.get(0)?, host: row.get(1)?, pool: row.get(2)?, device: row.get(3)? })
 }

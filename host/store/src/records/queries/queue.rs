@@ -1,8 +1,8 @@
 //! Transactions that read the queue: which jobs wait and run.
 //!
-//! Jobs with the same scheduling parameters, project, key and storage are a group (`jobs.scheduling_group`). They differ
-//! only in their age, so a placement needs the first ones of each group and not the whole queue, which can be long and is
-//! read while other servers wait.
+//! A placement does not need the whole queue, which can be long and is read while other servers wait. Mostly one of the first
+//! jobs can start. Otherwise, the first ones of each group are read: jobs with the same scheduling parameters, project, key
+//! and storage (`jobs.scheduling_group`), which differ only in their age.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,18 @@ use super::row::{self, RUNNING_COLUMNS, WAITING_COLUMN_COUNT, WAITING_COLUMNS};
 use super::{attempt_host, host, usage_totals};
 use crate::digest::Digest;
 use crate::error::RecordError;
-use crate::limits::{QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
+use crate::limits::{QUEUE_FIRST_JOBS_READ, QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
 use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
-    ActiveJob, NewJob, PlacementQuery, PlacementState, QueueCount, QueuedJob, RunningCount, ServerIdentity,
+    ActiveJob, NewJob, PlacementQuery, PlacementState, QueueCount, QueueDepth, QueuedJob, RunningCount, ServerIdentity,
 };
 
 /// The condition of a job that waits.
 const WAITS: &str = "state = 'QUEUED' AND NOT paused";
+/// The condition of a job that does not wait for its next attempt at the time `?1`.
+const IS_DUE: &str = "(not_before_ms <= ?1 OR not_before_ms - backoff_ms > ?1)";
+/// The order in which queued jobs start.
+const SCHEDULING_ORDER: &str = "priority DESC, preemptible, cursor";
 /// The condition of a job that runs.
 const RUNS: &str = "jobs.state IN ('STARTING', 'RUNNING', 'STOPPING')";
 
@@ -46,7 +50,7 @@ pub(super) fn check_length(tx: &dyn SqlSession, max: u64) -> TransactionResult<(
 
 /// Returns queued jobs that are not paused, in the order in which they start.
 pub(super) fn queued_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<QueuedJob>> {
-    let sql = format!("SELECT {WAITING_COLUMNS} FROM jobs WHERE {WAITS} ORDER BY priority DESC, preemptible, cursor");
+    let sql = format!("SELECT {WAITING_COLUMNS} FROM jobs WHERE {WAITS} ORDER BY {SCHEDULING_ORDER}");
     tx.query_all(&sql, params![], row::queued_job_from_row)
 }
 
@@ -68,8 +72,10 @@ fn running_jobs(tx: &dyn SqlSession, server: Option<&ServerIdentity>) -> Transac
     let mut jobs = match server {
         None => tx.query_all(&format!("{sql} ORDER BY cursor"), params![], row::active_job_from_row)?,
         Some(server) => {
-            // Jobs with several hosts can have slots of a server that does not own them.
-            let sql = format!("{sql} AND (jobs.server_id = ?1 OR jobs.hosts > 1) ORDER BY cursor");
+            // Jobs with several hosts can have slots of a server that does not own them. Each half has an index.
+            let own = format!("SELECT id FROM jobs WHERE {RUNS} AND server_id = ?1");
+            let several = format!("SELECT id FROM jobs WHERE {RUNS} AND hosts > 1");
+            let sql = format!("{sql} AND jobs.id IN ({own} UNION ALL {several}) ORDER BY cursor");
             tx.query_all(&sql, params![server.id], row::active_job_from_row)?
         }
     };
@@ -126,13 +132,30 @@ fn waiting_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> Transaction
         state.waiting = queued_job(tx, job)?;
         return Ok(state);
     }
+    if query.depth == QueueDepth::First {
+        state.waiting = first_jobs(tx, query.now_ms)?;
+        let last = (state.waiting.len() >= QUEUE_FIRST_JOBS_READ).then(|| state.waiting.last()).flatten();
+        state.unread_after.extend(last.map(|job| job.id.clone()));
+        return Ok(state);
+    }
     let groups = waiting_groups(tx)?;
     let jobs_max = (QUEUE_JOBS_READ / groups.len().max(1)).clamp(QUEUE_GROUP_JOBS_READ_MIN, QUEUE_GROUP_JOBS_READ_MAX);
-    let mut first_jobs = first_jobs(tx, &groups, jobs_max, query.now_ms)?;
-    state.unread_after = last_of_full_groups(&first_jobs, jobs_max);
-    first_jobs.sort_by_key(|it| (-i64::from(it.job.demand.priority), it.job.demand.preemptible, it.cursor));
-    state.waiting = first_jobs.into_iter().map(|it| it.job).collect();
+    let mut jobs = first_jobs_of_groups(tx, &groups, jobs_max, query.now_ms)?;
+    state.unread_after = last_of_full_groups(&jobs, jobs_max);
+    jobs.sort_by_key(|it| (-i64::from(it.job.demand.priority), it.job.demand.preemptible, it.cursor));
+    state.waiting = jobs.into_iter().map(|it| it.job).collect();
     Ok(state)
+}
+
+/// Returns the first jobs that can start now, in scheduling order.
+fn first_jobs(tx: &dyn SqlSession, now_ms: u64) -> TransactionResult<Vec<QueuedJob>> {
+    // PostgreSQL must not sort a queue that its statistics do not show yet, so a function of the schema reads the index.
+    let from = match tx.dialect() {
+        SqlDialect::Postgres => format!("first_queued_jobs(?1, {QUEUE_FIRST_JOBS_READ}) AS jobs"),
+        SqlDialect::Sqlite => format!("jobs WHERE {WAITS} AND {IS_DUE}"),
+    };
+    let sql = format!("SELECT {WAITING_COLUMNS} FROM {from} ORDER BY {SCHEDULING_ORDER} LIMIT {QUEUE_FIRST_JOBS_READ}");
+    tx.query_all(&sql, params![now_ms], row::queued_job_from_row)
 }
 
 /// Returns the groups of which jobs wait. Each is found with one step in the index, however long the queue is.
@@ -157,7 +180,7 @@ struct FirstJob {
 }
 
 /// Returns the oldest jobs of each group that can start now, at most `jobs_max` of each. The jobs of a group are adjacent.
-fn first_jobs(
+fn first_jobs_of_groups(
     tx: &dyn SqlSession,
     groups: &[String],
     jobs_max: usize,
@@ -165,12 +188,12 @@ fn first_jobs(
 ) -> TransactionResult<Vec<FirstJob>> {
     // PostgreSQL answers a message for all groups. SQLite has no lateral joins, and no messages.
     let (from, group) = match tx.dialect() {
-        SqlDialect::Postgres => ("unnest(string_to_array(?1, ',')) AS wanted (name) CROSS JOIN LATERAL", "wanted.name"),
-        SqlDialect::Sqlite => ("", "?1"),
+        SqlDialect::Postgres => ("unnest(string_to_array(?2, ',')) AS wanted (name) CROSS JOIN LATERAL", "wanted.name"),
+        SqlDialect::Sqlite => ("", "?2"),
     };
     let sql = format!(
         "SELECT found.* FROM {from} (SELECT {WAITING_COLUMNS}, cursor, scheduling_group FROM jobs \
-           WHERE scheduling_group = {group} AND {WAITS} AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) \
+           WHERE scheduling_group = {group} AND {WAITS} AND {IS_DUE} \
            ORDER BY cursor LIMIT ?3) AS found"
     );
     let wanted = match tx.dialect() {
@@ -179,7 +202,7 @@ fn first_jobs(
     };
     let mut found = Vec::new();
     for names in wanted.into_iter().filter(|names| !names.is_empty()) {
-        found.extend(tx.query_all(&sql, params![names, now_ms, jobs_max as u64], |row| {
+        found.extend(tx.query_all(&sql, params![now_ms, names, jobs_max as u64], |row| {
             let (cursor, group) = (row.get(WAITING_COLUMN_COUNT)?, row.get(WAITING_COLUMN_COUNT + 1)?);
             Ok(FirstJob { job: row::queued_job_from_row(row)?, cursor, group })
         })?);

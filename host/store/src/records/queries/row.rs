@@ -1,12 +1,11 @@
 //! Conversion of rows to values.
 
-use super::attempt_host;
 use crate::records::session::{
-    FromSqlValue, SqlRow, SqlSession, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error, params,
+    FromSqlValue, SqlRow, SqlValue, ToSqlValue, TransactionError, TransactionResult, column_error,
 };
 use crate::records::{
-    ActiveJob, AttemptUsage, HostLabels, JobAttempt, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint,
-    QueuedJob, SchedulingRequest, StateReason, SweepState, TrialState,
+    ActiveJob, HostLabels, JobEvent, JobOrders, JobRecord, JobState, MetricPoint, PausePoint, QueuedJob,
+    SchedulingRequest, StateReason, SweepState, TrialState,
 };
 use crate::rights::AccessRights;
 
@@ -180,44 +179,6 @@ pub(super) fn active_job_from_row(row: &dyn SqlRow) -> TransactionResult<ActiveJ
         hosts: Vec::new(),
         orders: orders_from_row(row, 15)?,
     })
-}
-
-/// Returns the attempts of a job, in order.
-pub(super) fn list_attempts(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<JobAttempt>> {
-    let hosts = attempt_host::names_by_attempt(tx, id)?;
-    tx.query_all(
-        "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
-         first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
-         data_seconds, all_reduce_seconds, checkpoint_seconds, seconds_estimated, server \
-         FROM attempts WHERE job = ?1 ORDER BY number",
-        params![id],
-        |row| {
-            let number = row.get(0)?;
-            Ok(JobAttempt {
-                number,
-                state: row.get(1)?,
-                reason: StateReason { code: row.get(2)?, sentence: row.get(3)? },
-                device: row.get(4)?,
-                seconds_estimated: row.get(17)?,
-                pool: row.get(13)?,
-                server: row.get(18)?,
-                hosts: hosts.get(&number).cloned().unwrap_or_default(),
-                started_ms: row.get(5)?,
-                ended_ms: row.get(6)?,
-                usage: AttemptUsage {
-                    first_step: row.get(7)?,
-                    last_step: row.get(8)?,
-                    wall_seconds: row.get(9)?,
-                    gpu_seconds: row.get(10)?,
-                    peak_bytes: row.get(11)?,
-                    samples: row.get(12)?,
-                    data_seconds: row.get(14)?,
-                    all_reduce_seconds: row.get(15)?,
-                    checkpoint_seconds: row.get(16)?,
-                },
-            })
-        },
-    )
 }
 
 /// Returns a point from `name, step, value, at_ms`.

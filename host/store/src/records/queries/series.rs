@@ -1,6 +1,6 @@
 //! Transactions on metric points.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::point_batch::{PointBatch, upsert_latest};
 use super::row;
@@ -8,7 +8,7 @@ use super::{clamp_limit, job, thinning};
 use crate::error::RecordError;
 use crate::limits::{POINTS_LISTED_MAX, SERIES_MAX, SERIES_NAME_BYTES_MAX};
 use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
-use crate::records::{JobDetails, JobLease, MetricPoint};
+use crate::records::{JobLease, MetricPoint};
 
 pub(super) fn record_points(tx: &dyn SqlSession, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
     job::check_lease(tx, lease)?;
@@ -95,30 +95,4 @@ pub(super) fn points(
         points.extend(last.filter(|last| points.last().is_none_or(|point| point.step < last.step)));
     }
     Ok(points)
-}
-
-pub(super) fn details(tx: &dyn SqlSession, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
-    let is_there = "SELECT 1 FROM jobs WHERE id = ?1";
-    let mut details = HashMap::with_capacity(ids.len());
-    for id in ids {
-        if tx.exists(is_there, params![id])? {
-            details.insert(
-                id.clone(),
-                JobDetails {
-                    attempts: row::list_attempts(tx, id)?,
-                    latest: latest_points(tx, id)?,
-                    annotations: super::annotation::read(tx, id)?,
-                },
-            );
-        }
-    }
-    Ok(details)
-}
-
-fn latest_points(tx: &dyn SqlSession, id: &str) -> TransactionResult<Vec<MetricPoint>> {
-    tx.query_all(
-        "SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name",
-        params![id],
-        row::point_from_row,
-    )
 }

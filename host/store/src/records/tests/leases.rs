@@ -4,7 +4,7 @@ use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
     JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementQuery,
-    PlacementState, RunningCount, ServerIdentity,
+    PlacementState, QueueDepth, RunningCount, ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
@@ -23,7 +23,15 @@ pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
 
 /// Returns the query of a placement on a server that needs everything.
 pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> PlacementQuery<'_> {
-    PlacementQuery { server, job: None, with_common_pools: false, with_other_servers: true, with_usage: true, now_ms }
+    PlacementQuery {
+        server,
+        job: None,
+        depth: QueueDepth::Groups,
+        with_common_pools: false,
+        with_other_servers: true,
+        with_usage: true,
+        now_ms,
+    }
 }
 
 pub(super) fn claim_for(records: &dyn JobRecords, server: &ServerIdentity) -> Vec<ClaimedJob> {

@@ -2,8 +2,8 @@
 
 use super::leases::{query, server};
 use super::*;
-use crate::limits::{QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
-use crate::records::{PlacementState, QueueCount};
+use crate::limits::{QUEUE_FIRST_JOBS_READ, QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
+use crate::records::{PlacementQuery, PlacementState, QueueCount, QueueDepth};
 
 fn demand(priority: i32) -> SchedulingRequest {
     SchedulingRequest { priority, ..SchedulingRequest::default() }
@@ -50,6 +50,38 @@ pub(super) fn a_placement_reads_the_first_jobs_of_each_group(records: &dyn JobRe
     records.claim(&other.id, "any", 2).unwrap().unwrap();
     let all = [count("delayed", 1, 0), count("last", 1, 0), count("long", long as u64 + 4, 0), count("other", 0, 1)];
     assert_eq!(records.queue_counts().unwrap(), all);
+}
+
+pub(super) fn a_placement_reads_the_first_jobs_of_all(records: &dyn JobRecords) {
+    let first = |now_ms| {
+        let server = server("a");
+        let query = PlacementQuery { depth: QueueDepth::First, ..query(&server, now_ms) };
+        records.placement_state(&query).unwrap()
+    };
+    assert!(first(1).waiting.is_empty());
+    let delayed = submit(records, "delayed", 9);
+    submit(records, "low", -1);
+    let high = submit(records, "high", 5);
+    let preemptible = SchedulingRequest { preemptible: true, ..demand(5) };
+    records.submit(&NewJob { demand: preemptible, ..new_job("preemptible") }, 1).unwrap();
+    submit(records, "high", 5);
+    let lease = records.claim(&delayed.id, "any", 1).unwrap().unwrap().lease;
+    records.requeue(&lease, &reason("FAILED"), 1_000, 1).unwrap();
+    let state = first(2);
+    assert_eq!(names(&state), ["high-1", "high-2", "preemptible-1", "low-1"]);
+    assert!(state.unread_after.is_empty(), "all were read");
+    assert_eq!(names(&first(1_000))[0], "delayed-1", "its time has come");
+
+    for _ in 0..QUEUE_FIRST_JOBS_READ {
+        submit(records, "many", 0);
+    }
+    records.claim(&high.id, "any", 2).unwrap().unwrap();
+    let state = first(2);
+    let mut expected = vec!["high-2".to_owned(), "preemptible-1".to_owned()];
+    expected.extend((1..=QUEUE_FIRST_JOBS_READ - 2).map(|number| format!("many-{number}")));
+    assert_eq!(names(&state), expected);
+    let last = &state.waiting.last().unwrap().id;
+    assert!(state.unread_after.len() == 1 && state.unread_after.contains(last));
 }
 
 pub(super) fn a_placement_reads_few_jobs_of_each_of_many_groups(records: &dyn JobRecords) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{ObjectVersions, VersionIndex, VersionNumbers};
+use super::{ObjectVersions, VersionIndex, VersionNumbers, parts_folder};
 use crate::error::StoreError;
 use crate::objects::PutOutcome;
 use crate::versions::publication_fence::PendingPublication;
@@ -29,7 +29,7 @@ impl ObjectVersions {
         renumber: RenumberPublication<'_>,
     ) -> Result<Option<u64>, StoreError> {
         let PendingPublication { id, model, .. } = publication;
-        let pending = format!("{}-parts/{model}/{id}/{PENDING_INDEX_NAME}", self.folder);
+        let pending = format!("{}/{PENDING_INDEX_NAME}", parts_folder(&self.folder, model, id));
         let Some(text) = self.objects.wait(|objects| async move { objects.find(&pending).await })? else {
             return Ok(None);
         };
