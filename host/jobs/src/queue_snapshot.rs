@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use saggar_store::RecordError;
 use saggar_store::records::{
-    HostOffer, HostRecord, JobRecords, PlacementQuery, PlacementState, QueueDepth, ServerIdentity,
+    HostOffer, HostRecord, JobRecords, PlacementQuery, PlacementState, QueueSelection, ServerIdentity,
 };
 
 use crate::error::JobError;
@@ -34,7 +34,7 @@ impl QueueSnapshot {
     /// `Records`.
     pub(crate) async fn read(shared: &Arc<SharedState>, selection: QueueSelection) -> Result<QueueSnapshot, JobError> {
         QueueSnapshot::read_with(shared, move |records, layout, server, now_ms| {
-            let query = selection.query(layout, server, now_ms);
+            let query = placement_query(layout, &selection, server, now_ms);
             Ok((records.placement_state(&query)?, Vec::new()))
         })
         .await
@@ -97,29 +97,14 @@ impl QueueSnapshot {
     }
 }
 
-/// The waiting jobs that are placed.
-#[derive(Clone, Debug)]
-pub(crate) enum QueueSelection {
-    /// All, of which these are read.
-    Queue(QueueDepth),
-    /// Only the one with this identifier.
-    Job(String),
-}
-
-impl QueueSelection {
-    /// Returns what a placement of them under a configuration needs to read.
-    pub(crate) fn query<'a>(
-        &'a self,
-        layout: &SchedulerConfig,
-        server: &'a ServerIdentity,
-        now_ms: u64,
-    ) -> PlacementQuery<'a> {
-        let (job, depth) = match self {
-            QueueSelection::Queue(depth) => (None, *depth),
-            QueueSelection::Job(id) => (Some(id.as_str()), QueueDepth::First),
-        };
-        let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
-        let with_common_pools = !layout.engine_pools.is_empty();
-        PlacementQuery { server, job, depth, with_common_pools, with_other_servers, with_usage, now_ms }
-    }
+/// Returns what a placement of some jobs under a configuration needs to read.
+pub(crate) fn placement_query<'a>(
+    layout: &SchedulerConfig,
+    selection: &'a QueueSelection,
+    server: &'a ServerIdentity,
+    now_ms: u64,
+) -> PlacementQuery<'a> {
+    let (with_other_servers, with_usage) = (layout.limits_running_jobs(), layout.limits_usage());
+    let with_common_pools = !layout.engine_pools.is_empty();
+    PlacementQuery { server, selection, with_common_pools, with_other_servers, with_usage, now_ms }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saggar_store::records::{
     ActiveJob, ClaimedJob, HostKind, JobPlacements, JobRecords, PlacedClaim, PlacedJob, PlacedPreemption,
-    PlacementState, QueueDepth, QueuedJob, StateReason,
+    PlacementState, QueueSelection, QueuedJob, StateReason,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use crate::gauges;
 use crate::host_keeper;
 use crate::lease_keeper;
 use crate::placement::{self, PlacementDecision, PlacementInput};
-use crate::queue_snapshot::{QueueSelection, QueueSnapshot};
+use crate::queue_snapshot::{QueueSnapshot, placement_query};
 use crate::rank_keeper;
 use crate::refresh_pace::RefreshPace;
 use crate::schedules;
@@ -83,21 +83,22 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
 
 /// Looks at the queue, and starts the attempts of jobs that can start.
 async fn place_waiting_jobs(shared: &Arc<SharedState>, supervisors: &mut JoinSet<()>) -> Result<(), JobError> {
-    let mut depth = QueueDepth::First;
-    let mut look = QueueSnapshot::read(shared, QueueSelection::Queue(depth)).await?;
+    let mut selection = QueueSelection::First;
+    let mut look = QueueSnapshot::read(shared, selection.clone()).await?;
     gauges::set_pool_gauges(&shared.metrics.families, &look);
     for id in placement::jobs_over_budget(&look.placement_input()) {
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
-    let has_others = !look.state.unread_after.is_empty() && placement::has_room(&look.placement_input());
-    if has_others && !look.decides_a_change() {
-        depth = QueueDepth::Groups;
-        look = QueueSnapshot::read(shared, QueueSelection::Queue(depth)).await?;
+    let mut has_changes = look.decides_a_change();
+    if !has_changes && !look.state.unread_after.is_empty() && placement::has_room(&look.placement_input()) {
+        selection = QueueSelection::Groups;
+        look = QueueSnapshot::read(shared, selection.clone()).await?;
+        has_changes = look.decides_a_change();
     }
-    if !look.decides_a_change() {
+    if !has_changes {
         return Ok(());
     }
-    let claims = claim_jobs(shared, depth).await?;
+    let claims = claim_jobs(shared, selection).await?;
     if !claims.is_empty() && !look.state.unread_after.is_empty() {
         // The jobs that were not read could start too.
         shared.wake_scheduler();
@@ -117,10 +118,13 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 /// Places and claims the jobs that can start now, and orders preemptions, in one transaction: no other server starts one of
 /// them, exceeds a limit, or preempts jobs for the same waiting one. The orders reach the attempts through their records.
 /// Returns each started job with its device.
-async fn claim_jobs(shared: &Arc<SharedState>, depth: QueueDepth) -> Result<Vec<(ClaimedJob, String)>, JobError> {
+async fn claim_jobs(
+    shared: &Arc<SharedState>,
+    selection: QueueSelection,
+) -> Result<Vec<(ClaimedJob, String)>, JobError> {
     // The supervisor of a job's previous attempt can have requeued it without having ended; it will wake the scheduler.
     let ending: HashSet<String> = shared.running_attempts().keys().cloned().collect();
-    claim_among(shared, QueueSelection::Queue(depth), None, move |job| !ending.contains(&job.id)).await
+    claim_among(shared, selection, None, move |job| !ending.contains(&job.id)).await
 }
 
 /// Places the waiting jobs of a selection, and claims those of them that `can_start` accepts.
@@ -154,7 +158,7 @@ pub(crate) async fn claim_among(
             }
             placements
         };
-        records.claim_placed(&selection.query(&config, &server, now_ms), &place)
+        records.claim_placed(&placement_query(&config, &selection, &server, now_ms), &place)
     };
     let config = shared.scheduler_config();
     let device = |PlacedClaim { claim, pool }: PlacedClaim| {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use saggar_store::records::{AttemptHost, HostOffer, JobRecord, JobRecords, JobState, SchedulingRequest};
+use saggar_store::records::{
+    AttemptHost, HostOffer, JobRecord, JobRecords, JobState, QueueSelection, SchedulingRequest,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -14,7 +16,7 @@ use crate::host_keeper;
 use crate::lease_keeper;
 use crate::limits::PART_WAIT_MAX;
 use crate::placement::PlacementDecision;
-use crate::queue_snapshot::{QueueSelection, QueueSnapshot};
+use crate::queue_snapshot::QueueSnapshot;
 use crate::rank_keeper::{self, HostParts};
 use crate::scheduler::{POLL_INTERVAL, claim_among, forward_stop_requests, start_attempt};
 use crate::scheduler_config::{ANY_POOL, JobQueue};

@@ -65,8 +65,8 @@ pub use job::{
 pub use key_usage::{KeyRequests, KeyUsageRecords};
 pub use lease::{
     DecideLostJob, JobPlacements, LEASE_MS, LeaseRecords, LeaseRenewal, LostJobDecision, PlaceJobs, PlacedClaim,
-    PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, QueueDepth, ROOM_CLAIM_MS, RunningCount,
-    ServerIdentity,
+    PlacedJob, PlacedPreemption, PlacementQuery, PlacementState, QueueCount, QueueSelection, ROOM_CLAIM_MS,
+    RunningCount, ServerIdentity,
 };
 pub use log::{LogChunk, LogRecords};
 pub use membership::{JobMembership, StepMembership, TrialMembership};

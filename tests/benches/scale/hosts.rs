@@ -10,7 +10,7 @@ use saggar_jobs::placement::{PlacementDecision, PlacementInput, has_room, place_
 use saggar_store::RecordError;
 use saggar_store::records::{
     self, HostOffer, JobLease, JobPlacements, JobRecords, JobState, LEASE_RENEWAL_INTERVAL, PlacedJob, PlacementQuery,
-    PlacementState, QueueDepth, ServerIdentity, StateReason,
+    PlacementState, QueueSelection, ServerIdentity, StateReason,
 };
 
 use crate::samples::LatencySamples;
@@ -137,9 +137,8 @@ impl SimulatedHost {
         let now_ms = unix_ms();
         let server = &self.identity;
         let (with_common_pools, with_other_servers, with_usage) = (false, false, false);
-        let depth = QueueDepth::First;
-        let query =
-            PlacementQuery { server, job: None, depth, with_common_pools, with_other_servers, with_usage, now_ms };
+        let selection = &QueueSelection::First;
+        let query = PlacementQuery { server, selection, with_common_pools, with_other_servers, with_usage, now_ms };
         let place = |state: &PlacementState| {
             let decisions = place_jobs(&placement_input(layout, state, server, now_ms));
             let start = |(job, decision): (&records::QueuedJob, PlacementDecision)| match decision {

@@ -33,15 +33,16 @@ pub struct ServerIdentity {
     pub storage: String,
 }
 
-/// How much of a long queue a placement reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueDepth {
+/// The waiting jobs that a placement reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueSelection {
     /// The first jobs in scheduling order. Mostly one of them can start.
-    #[default]
     First,
     /// The first jobs of each group: jobs with the same scheduling parameters, project, key and storage. Of those, the first
     /// ones decide whether any can start.
     Groups,
+    /// Only the job with this identifier.
+    Job(String),
 }
 
 /// What a placement needs to read.
@@ -49,10 +50,8 @@ pub enum QueueDepth {
 pub struct PlacementQuery<'a> {
     /// The server that jobs are placed on.
     pub server: &'a ServerIdentity,
-    /// The identifier of the only job that is placed; `None` for all that wait.
-    pub job: Option<&'a str>,
-    /// Which of the jobs that wait are read.
-    pub depth: QueueDepth,
+    /// The jobs that are placed.
+    pub selection: &'a QueueSelection,
     /// Whether slots of pools are common to all servers, so that the jobs of all are read one by one.
     pub with_common_pools: bool,
     /// Whether a limit counts the jobs that run on other servers.
@@ -63,7 +62,7 @@ pub struct PlacementQuery<'a> {
     pub now_ms: UnixMillis,
 }
 
-/// The queue when jobs are placed. A long queue is not read as a whole, but as [`QueueDepth`] says.
+/// The queue when jobs are placed. A long queue is not read as a whole, but as [`QueueSelection`] says.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementState {
     /// Queued jobs, as [`JobRecords::queued_jobs`](super::JobRecords::queued_jobs) orders them.

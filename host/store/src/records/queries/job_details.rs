@@ -1,5 +1,5 @@
-//! What listings show of jobs besides their rows: attempts, newest points, annotations. PostgreSQL answers one message for
-//! all jobs; one for each would make a listing of a hundred jobs wait for the network hundreds of times.
+//! What listings show of jobs besides their rows: attempts, newest points, annotations. PostgreSQL answers one message of
+//! each kind for all jobs; one for each job would make a listing of a hundred jobs wait for the network hundreds of times.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,8 @@ use crate::error::RecordError;
 use crate::limits::{QUEUE_FIRST_JOBS_READ, QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
 use crate::records::session::{SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
-    ActiveJob, NewJob, PlacementQuery, PlacementState, QueueCount, QueueDepth, QueuedJob, RunningCount, ServerIdentity,
+    ActiveJob, NewJob, PlacementQuery, PlacementState, QueueCount, QueueSelection, QueuedJob, RunningCount,
+    ServerIdentity,
 };
 
 /// The condition of a job that waits.
@@ -128,23 +129,27 @@ pub(super) fn placement_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -
 /// Returns the jobs that wait, without anything else.
 fn waiting_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> TransactionResult<PlacementState> {
     let mut state = PlacementState::default();
-    if let Some(job) = query.job {
-        state.waiting = queued_job(tx, job)?;
-        return Ok(state);
+    match query.selection {
+        QueueSelection::Job(id) => state.waiting = queued_job(tx, id)?,
+        QueueSelection::First => {
+            state.waiting = first_jobs(tx, query.now_ms)?;
+            let last = state.waiting.get(QUEUE_FIRST_JOBS_READ - 1);
+            state.unread_after.extend(last.map(|job| job.id.clone()));
+        }
+        QueueSelection::Groups => read_groups(tx, query.now_ms, &mut state)?,
     }
-    if query.depth == QueueDepth::First {
-        state.waiting = first_jobs(tx, query.now_ms)?;
-        let last = (state.waiting.len() >= QUEUE_FIRST_JOBS_READ).then(|| state.waiting.last()).flatten();
-        state.unread_after.extend(last.map(|job| job.id.clone()));
-        return Ok(state);
-    }
+    Ok(state)
+}
+
+/// Reads the first jobs of each group.
+fn read_groups(tx: &dyn SqlSession, now_ms: u64, state: &mut PlacementState) -> TransactionResult<()> {
     let groups = waiting_groups(tx)?;
     let jobs_max = (QUEUE_JOBS_READ / groups.len().max(1)).clamp(QUEUE_GROUP_JOBS_READ_MIN, QUEUE_GROUP_JOBS_READ_MAX);
-    let mut jobs = first_jobs_of_groups(tx, &groups, jobs_max, query.now_ms)?;
+    let mut jobs = first_jobs_of_groups(tx, &groups, jobs_max, now_ms)?;
     state.unread_after = last_of_full_groups(&jobs, jobs_max);
     jobs.sort_by_key(|it| (-i64::from(it.job.demand.priority), it.job.demand.preemptible, it.cursor));
     state.waiting = jobs.into_iter().map(|it| it.job).collect();
-    Ok(state)
+    Ok(())
 }
 
 /// Returns the first jobs that can start now, in scheduling order.

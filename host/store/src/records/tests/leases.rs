@@ -4,7 +4,7 @@ use super::lease_clock::{LeaseFixture, lease_suite};
 use super::*;
 use crate::records::{
     JobOrder, JobOrders, JobPlacements, LEASE_MS, LeaseRenewal, LostJobDecision, PlacedJob, PlacementQuery,
-    PlacementState, QueueDepth, RunningCount, ServerIdentity,
+    PlacementState, QueueSelection, RunningCount, ServerIdentity,
 };
 
 pub(super) fn server(name: &str) -> ServerIdentity {
@@ -25,8 +25,7 @@ pub(in crate::records) fn host_lost(_: &JobRecord) -> LostJobDecision {
 pub(in crate::records) fn query(server: &ServerIdentity, now_ms: u64) -> PlacementQuery<'_> {
     PlacementQuery {
         server,
-        job: None,
-        depth: QueueDepth::Groups,
+        selection: &QueueSelection::Groups,
         with_common_pools: false,
         with_other_servers: true,
         with_usage: true,

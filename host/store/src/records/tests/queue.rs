@@ -3,7 +3,7 @@
 use super::leases::{query, server};
 use super::*;
 use crate::limits::{QUEUE_FIRST_JOBS_READ, QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
-use crate::records::{PlacementQuery, PlacementState, QueueCount, QueueDepth};
+use crate::records::{PlacementQuery, PlacementState, QueueCount, QueueSelection};
 
 fn demand(priority: i32) -> SchedulingRequest {
     SchedulingRequest { priority, ..SchedulingRequest::default() }
@@ -55,7 +55,7 @@ pub(super) fn a_placement_reads_the_first_jobs_of_each_group(records: &dyn JobRe
 pub(super) fn a_placement_reads_the_first_jobs_of_all(records: &dyn JobRecords) {
     let first = |now_ms| {
         let server = server("a");
-        let query = PlacementQuery { depth: QueueDepth::First, ..query(&server, now_ms) };
+        let query = PlacementQuery { selection: &QueueSelection::First, ..query(&server, now_ms) };
         records.placement_state(&query).unwrap()
     };
     assert!(first(1).waiting.is_empty());
