@@ -21,7 +21,7 @@ CLUSTER_JOBS ?= 100
 DATABASE_KILLS ?= 20
 DATABASE_PAUSE_SECONDS ?= 30
 SEEDS ?= 10000
-ATTACKS ?= $(basename $(notdir $(wildcard tests/tests/attack_*.rs)))
+ATTACKS ?=
 ONLY ?=
 DEVICE ?=
 THREADS ?=
@@ -110,7 +110,7 @@ conformance-onnx-rules: ## run these cases with the plugin's import rules on the
 	@ONNX_CASES="$${ONNX_CASES:-$$(.ci/onnx-cases)}" \
 	 cargo test --quiet --locked --manifest-path plugins/Cargo.toml -p onnx --test suite cases -- --nocapture
 
-# tests/tests/mutations.rs is a short form of it, on generated seeds and mutations of them.
+# tests/tests/faults/mutations.rs is a short form of it, on generated seeds and mutations of them.
 fuzz: ## fuzz the parsers of untrusted input, SECONDS_EACH seconds per target (needs cargo-fuzz and a nightly compiler)
 	cd tests/fuzz && cargo run --quiet --locked --bin seeds -- corpus && cp -r corpus/verify corpus/compile
 	cd tests/fuzz && for target in verify compile tangles safetensors bundle predictions infer_message onnx \
@@ -142,9 +142,9 @@ cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network names
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	SAGGAR_CLUSTER_JOBS=$(CLUSTER_JOBS) SAGGAR_CLUSTER_CUT_SECONDS=60 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --test cluster -- --nocapture --test-threads 1
+	 cargo test --locked --workspace --test several_servers cluster:: -- --nocapture --test-threads 1
 	SAGGAR_OUTAGE_SECONDS=300 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --test object_store_server outage -- --nocapture
+	 cargo test --locked --workspace --test several_servers object_store_server::outage -- --nocapture
 	SAGGAR_EVENT_SECONDS=600 cargo test --locked --workspace --lib a_reader_of_events_misses_none -- --nocapture
 	SAGGAR_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --lib servers_with_faults_run_each_job_to_success_once_on_sqlite -- --nocapture
 
@@ -152,21 +152,21 @@ database-faults: build ## two servers whose database is killed DATABASE_KILLS=20
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	SAGGAR_DATABASE_KILLS=$(DATABASE_KILLS) SAGGAR_DATABASE_PAUSE_SECONDS=$(DATABASE_PAUSE_SECONDS) REQUIRE_ALL=1 \
-	 SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo test --locked --workspace --test database_faults -- --nocapture --test-threads 1
+	 SAGGAR_BIN=$(CURDIR)/$(BUILT) cargo test --locked --workspace --test several_servers database_faults:: -- --nocapture --test-threads 1
 
 carry: ## pack the build's checks and benchmarks for a machine that has only a GPU driver: target/carry.tar.xz
 	@.ci/setup build
 	@host/devices/benches/carry/pack
 
-attack: build plugins ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60
+attack: build plugins ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60 (ATTACKS="memory:: time::" selects them)
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --no-fail-fast $(addprefix --test ,$(ATTACKS)) -- --nocapture --test-threads 1
+	 cargo test --locked --workspace --test attacks -- $(ATTACKS) --nocapture --test-threads 1
 
 soak: build plugins ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
 	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --test soak --test swap -- --nocapture --test-threads 1
+	 cargo test --locked --workspace --test serving -- soak:: swap:: --nocapture --test-threads 1
 
 clean: ## remove all build outputs
 	cargo clean

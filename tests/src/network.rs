@@ -18,18 +18,19 @@ pub struct NetworkHosts {
     count: u8,
 }
 
-/// Set in the process of a test that runs in its own network.
+/// Set in the process of a test that runs in its own network: the file which that process creates, as a sign that it ran.
 const OWN_NETWORK_VARIABLE: &str = "SAGGAR_TEST_NETWORK";
 
-/// Returns `true` in a network namespace of the test. The first call, in the namespace of the machine, runs the test with
-/// this name again in one, and returns `false` when that has passed, or after it has printed SKIP because this user cannot
+/// Returns `true` in a network namespace of the test. The first call, in the namespace of the machine, runs the calling test
+/// again in one, and returns `false` when that has passed, or after it has printed SKIP because this user cannot
 /// create namespaces.
 ///
 /// # Panics
 /// If the test failed, or if `REQUIRE_ALL` is set and this user cannot create namespaces.
 #[expect(clippy::print_stdout, reason = "a skipped test says so")]
-pub fn enter_own_network(test: &str) -> bool {
-    if std::env::var_os(OWN_NETWORK_VARIABLE).is_some() {
+pub fn enter_own_network() -> bool {
+    if let Some(sign) = std::env::var_os(OWN_NETWORK_VARIABLE) {
+        std::fs::write(sign, "").expect("the directory of the calling process");
         ip(&["link", "set", "lo", "up"]).expect("the namespace belongs to the test");
         return true;
     }
@@ -39,11 +40,17 @@ pub fn enter_own_network(test: &str) -> bool {
         println!("SKIP: this user cannot create network namespaces");
         return false;
     }
+    // The test harness names the thread of each test after it.
+    let thread = std::thread::current();
+    let test = thread.name().expect("the thread of a test");
     let program = std::env::current_exe().expect("the path of this program");
+    let directory = tempfile::tempdir().expect("a directory");
+    let sign = directory.path().join("ran");
     let mut command = Command::new("unshare");
-    command.arg("--net").arg(program).args(["--exact", test, "--nocapture"]).env(OWN_NETWORK_VARIABLE, "1");
+    command.arg("--net").arg(&program).args(["--exact", test, "--nocapture"]).env(OWN_NETWORK_VARIABLE, &sign);
     let status = command.status().expect("unshare is installed");
     assert!(status.success(), "{test} failed in its network: {status}");
+    assert!(sign.exists(), "no test of {} is called {test}", program.display());
     false
 }
 
@@ -102,7 +109,7 @@ impl NetworkHosts {
     /// identifier of the command.
     pub fn command(&self, at: u8, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.namespace(at))).arg(program);
+        command.arg(format!("--net=/run/netns/{}", self.namespace(at))).arg(&program);
         command
     }
 

@@ -26,13 +26,13 @@ pub struct NetworkCluster {
 }
 
 impl NetworkCluster {
-    /// Returns `None` if something that it needs is not installed and not required, or if the test with this name has run in
-    /// its own network.
+    /// Returns `None` if something that it needs is not installed and not required, or if the calling test has run in its own
+    /// network.
     ///
     /// # Panics
     /// If something does not start.
-    pub fn start(test: &str, hosts: u8) -> Option<NetworkCluster> {
-        if !enter_own_network(test) {
+    pub fn start(hosts: u8) -> Option<NetworkCluster> {
+        if !enter_own_network() {
             return None;
         }
         let (database, store) = (PostgresServer::start()?, MotoServer::start()?);

@@ -1,4 +1,4 @@
-//! Runs a body of datasets on a fuzzer's inputs; `tests/tests/mutations.rs` has a short form of it.
+//! Runs a body of datasets on a fuzzer's inputs; `tests/tests/faults/mutations.rs` has a short form of it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

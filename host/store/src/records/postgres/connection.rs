@@ -83,7 +83,7 @@ impl PostgresConnection {
 
     /// Begins a transaction that reads one state of the database.
     pub(super) fn begin_read(&self) -> Result<(), PostgresError> {
-        self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.run(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {PLANNER_SETTINGS}"))
     }
 
     /// Begins a transaction that writes. Its first statement is the write's marker, in the same message.
@@ -91,7 +91,7 @@ impl PostgresConnection {
         self.writes += 1;
         let (id, write) = (&self.id, self.writes);
         self.run(&format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; {}; \
+            "BEGIN ISOLATION LEVEL READ COMMITTED; {}; {PLANNER_SETTINGS}; \
              INSERT INTO write_markers (connection, newest) VALUES ('{id}', {write}) \
              ON CONFLICT (connection) DO UPDATE SET newest = {write}, written_at = now()",
             transaction_timeouts()
@@ -128,6 +128,10 @@ impl PostgresConnection {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 }
+
+/// Every query has an index. The statistics of a table that grows fast are up to a minute old, and the planner would then read
+/// all of it, for as long as it keeps that plan. Without an index, a scan has a cost for which the planner would compile it.
+const PLANNER_SETTINGS: &str = "SET LOCAL enable_seqscan = off; SET LOCAL jit = off";
 
 /// A transaction that waits too long for another one, or whose client is gone, ends.
 fn transaction_timeouts() -> String {

@@ -68,16 +68,20 @@ pub(super) fn active_jobs(tx: &dyn SqlSession) -> TransactionResult<Vec<ActiveJo
 
 /// Returns the active jobs of a server, and those with several hosts, or the jobs of all servers, oldest first.
 fn running_jobs(tx: &dyn SqlSession, server: Option<&ServerIdentity>) -> TransactionResult<Vec<ActiveJob>> {
-    let joined = "jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts";
-    let sql = format!("SELECT {RUNNING_COLUMNS} FROM {joined} WHERE {RUNS}");
+    let all = format!("SELECT * FROM jobs WHERE {RUNS}");
+    let sql = |found: &str| {
+        format!(
+            "SELECT {RUNNING_COLUMNS} FROM ({found}) AS jobs \
+             JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts ORDER BY cursor"
+        )
+    };
     let mut jobs = match server {
-        None => tx.query_all(&format!("{sql} ORDER BY cursor"), params![], row::active_job_from_row)?,
+        None => tx.query_all(&sql(&all), params![], row::active_job_from_row)?,
         Some(server) => {
-            // Jobs with several hosts can have slots of a server that does not own them. Each half has an index.
-            let own = format!("SELECT id FROM jobs WHERE {RUNS} AND server_id = ?1");
-            let several = format!("SELECT id FROM jobs WHERE {RUNS} AND hosts > 1");
-            let sql = format!("{sql} AND jobs.id IN ({own} UNION ALL {several}) ORDER BY cursor");
-            tx.query_all(&sql, params![server.id], row::active_job_from_row)?
+            // Jobs with several hosts can have slots of a server that does not own them. Each half is one range of an index,
+            // whatever the statistics of the planner say: a filter over all active jobs could become a scan of them.
+            let found = format!("{all} AND server_id = ?1 UNION ALL {all} AND hosts > 1 AND server_id <> ?1");
+            tx.query_all(&sql(&found), params![server.id], row::active_job_from_row)?
         }
     };
     attempt_host::add_hosts(tx, &mut jobs)?;
@@ -95,12 +99,15 @@ fn running_elsewhere(tx: &dyn SqlSession, server: &ServerIdentity) -> Transactio
     })
 }
 
-/// Returns the numbers of unfinished jobs of each queue and project.
+/// Returns the numbers of unfinished jobs of each queue and project. The jobs of a group are alike in both, so an index of the
+/// groups is enough to count those that wait.
 pub(super) fn counts(tx: &dyn SqlSession) -> TransactionResult<Vec<QueueCount>> {
     let sql = format!(
-        "SELECT queue, project, sum(waits), sum(1 - waits) FROM ( \
-           SELECT queue, project, 1 AS waits FROM jobs WHERE {WAITS} \
-           UNION ALL SELECT queue, project, 0 FROM jobs WHERE {RUNS}) AS unfinished \
+        "SELECT queue, project, CAST(sum(waiting) AS BIGINT), CAST(sum(running) AS BIGINT) FROM ( \
+           SELECT queue, project, waiting, 0 AS running FROM ( \
+             SELECT min(cursor) AS first, count(*) AS waiting FROM jobs WHERE {WAITS} GROUP BY scheduling_group \
+           ) AS groups JOIN jobs ON cursor = first \
+           UNION ALL SELECT queue, project, 0, count(*) FROM jobs WHERE {RUNS} GROUP BY queue, project) AS unfinished \
          GROUP BY queue, project ORDER BY queue, project"
     );
     tx.query_all(&sql, params![], |row| {

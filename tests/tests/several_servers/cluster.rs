@@ -63,8 +63,8 @@ struct TestCluster {
 
 impl TestCluster {
     /// Returns `None` in the cases of [`NetworkCluster::start`].
-    fn start(test: &str) -> Option<TestCluster> {
-        let mut cluster = TestCluster { hosts: Vec::new(), shared: NetworkCluster::start(test, HOSTS)? };
+    fn start() -> Option<TestCluster> {
+        let mut cluster = TestCluster { hosts: Vec::new(), shared: NetworkCluster::start(HOSTS)? };
         cluster.hosts = (0..HOSTS).map(|at| Some(cluster.start_host(at))).collect();
         Some(cluster)
     }
@@ -153,8 +153,7 @@ fn loss_times(events: &[ClusterEvent], losses: &[(u64, u8)]) -> Vec<LossTimes> {
 
 #[test]
 fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
-    let test = "every_job_is_done_once_although_hosts_are_killed_and_cut_off";
-    let Some(mut cluster) = TestCluster::start(test) else { return };
+    let Some(mut cluster) = TestCluster::start() else { return };
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let jobs = number("SAGGAR_CLUSTER_JOBS", 6);
     let cut_time = Duration::from_secs(number("SAGGAR_CLUSTER_CUT_SECONDS", CUT_SECONDS));
@@ -215,8 +214,7 @@ fn every_job_is_done_once_although_hosts_are_killed_and_cut_off() {
 
 #[test]
 fn the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing() {
-    let test = "the_worker_of_a_host_that_was_cut_off_ends_and_changes_nothing";
-    let Some(cluster) = TestCluster::start(test) else { return };
+    let Some(cluster) = TestCluster::start() else { return };
     let job = SteadyJob::with_steps(100_000_000).submit(&cluster.shared.observer);
     let (at, attempt) = cluster
         .shared

@@ -190,7 +190,7 @@ fn check_output_and_exceptions(server: &ServerProcess, plugin: &Path) {
     for line in ["a line of standard output", "unfinished", "UserWarning: a warning", "a line of the log"] {
         assert!(log.contains(line), "{line}: {log}");
     }
-    let source = include_str!("../guests-python/hostile/src/hostile.py");
+    let source = include_str!("../../guests-python/hostile/src/hostile.py");
     let line_of = |act: &str| {
         let at = source.lines().position(|line| line.ends_with(&format!("# act: {act}"))).unwrap();
         format!("src/hostile.py:{}", at + 1)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, binary, build_plugin, root};
 use serde_json::json;
 
-const SOURCE: &str = include_str!("../guests-python/greeter/src/greeter.py");
+const SOURCE: &str = include_str!("../../guests-python/greeter/src/greeter.py");
 
 /// Returns the line of the plugin that ends with this comment, as errors name it.
 fn line_of(comment: &str) -> String {

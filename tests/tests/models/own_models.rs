@@ -1,7 +1,6 @@
 //! Models that were made elsewhere: pushed plugins and weights, bundles, and their signatures.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-#[path = "own_models/answers.rs"]
 mod answers;
 
 use std::collections::BTreeMap;

@@ -25,8 +25,8 @@ struct RankCluster {
 
 impl RankCluster {
     /// Returns `None` in the cases of [`NetworkCluster::start`].
-    fn start(test: &str) -> Option<RankCluster> {
-        let mut cluster = RankCluster { hosts: Vec::new(), shared: NetworkCluster::start(test, HOSTS)? };
+    fn start() -> Option<RankCluster> {
+        let mut cluster = RankCluster { hosts: Vec::new(), shared: NetworkCluster::start(HOSTS)? };
         cluster.shared.observer.push_digits();
         cluster.hosts = (0..HOSTS).map(|at| Some(cluster.shared.start_worker(at))).collect();
         cluster.wait_until_ready();
@@ -96,7 +96,7 @@ fn wait_for_end(server: &ServerProcess, processes: &[u32]) {
 
 #[test]
 fn ranks_on_two_hosts_compute_the_weights_of_one_host() {
-    let Some(cluster) = RankCluster::start("ranks_on_two_hosts_compute_the_weights_of_one_host") else { return };
+    let Some(cluster) = RankCluster::start() else { return };
     let alone = cluster.train("alone", 3, &["--shards", "2"]);
     let together = cluster.train("together", 3, &["--replicas", "2", "--shards", "2"]);
     let alone = cluster.weights(&alone, "alone");
@@ -132,7 +132,7 @@ fn ranks_on_two_hosts_compute_the_weights_of_one_host() {
 
 #[test]
 fn the_loss_of_a_rank_or_a_host_costs_no_bit() {
-    let Some(mut cluster) = RankCluster::start("the_loss_of_a_rank_or_a_host_costs_no_bit") else { return };
+    let Some(mut cluster) = RankCluster::start() else { return };
     let calm = cluster.train("calm", EPOCHS, &["--shards", "2"]);
     let calm = cluster.weights(&calm, "calm");
     let job = cluster.train_on_hosts("shaken", EPOCHS);
@@ -180,7 +180,7 @@ fn the_loss_of_a_rank_or_a_host_costs_no_bit() {
 
 #[test]
 fn a_cut_network_ends_both_sides_and_costs_no_bit() {
-    let Some(cluster) = RankCluster::start("a_cut_network_ends_both_sides_and_costs_no_bit") else { return };
+    let Some(cluster) = RankCluster::start() else { return };
     let calm = cluster.train("calm", EPOCHS, &["--shards", "2"]);
     let calm = cluster.weights(&calm, "calm");
     let job = cluster.train_on_hosts("cut", EPOCHS);
@@ -203,8 +203,7 @@ fn a_cut_network_ends_both_sides_and_costs_no_bit() {
 
 #[test]
 fn strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb() {
-    let test = "strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb";
-    let Some(cluster) = RankCluster::start(test) else { return };
+    let Some(cluster) = RankCluster::start() else { return };
     // The second host is asleep, so rank 0 waits for it, and the port stays open.
     let asleep = cluster.hosts[1].as_ref().unwrap();
     asleep.signal("-STOP");
@@ -233,8 +232,7 @@ fn strangers_on_the_port_of_the_ranks_are_refused_and_do_not_disturb() {
 
 #[test]
 fn a_drained_host_gives_its_part_of_a_job_back_with_the_state_saved() {
-    let test = "a_drained_host_gives_its_part_of_a_job_back_with_the_state_saved";
-    let Some(mut cluster) = RankCluster::start(test) else { return };
+    let Some(mut cluster) = RankCluster::start() else { return };
     let job = cluster.train_on_hosts("drained", 10 * EPOCHS);
     let [_, follower] = cluster.wait_for_attempt(&job, 1);
     cluster.shared.observer.saggar_ok(&["worker", "drain", &format!("host-{follower}")]);

@@ -18,7 +18,7 @@ fn error_of(server: &ServerProcess, mistake: &str) -> String {
 
 /// Returns where the source of the guest has the comment `mistake: NAME`.
 fn line_of(mistake: &str) -> String {
-    let source = include_str!("../guests/mistakes/src/lib.rs");
+    let source = include_str!("../../guests/mistakes/src/lib.rs");
     let comment = format!("// mistake: {mistake}");
     let line = source.lines().position(|line| line.trim_end().ends_with(&comment)).unwrap();
     format!("mistakes/src/lib.rs:{}", line + 1)

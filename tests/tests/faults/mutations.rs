@@ -3,23 +3,23 @@
 //! Every run tries the same inputs. `make fuzz` continues from there, guided by code coverage, for any duration.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-#[path = "../fuzz/bodies/bundle.rs"]
+#[path = "../../fuzz/bodies/bundle.rs"]
 mod bundle;
-#[path = "../fuzz/bodies/compile.rs"]
+#[path = "../../fuzz/bodies/compile.rs"]
 mod compile;
-#[path = "../fuzz/bodies/dataset_files.rs"]
+#[path = "../../fuzz/bodies/dataset_files.rs"]
 mod dataset_files;
-#[path = "../fuzz/bodies/dataset_seeds.rs"]
+#[path = "../../fuzz/bodies/dataset_seeds.rs"]
 mod dataset_seeds;
-#[path = "../fuzz/bodies/infer_message.rs"]
+#[path = "../../fuzz/bodies/infer_message.rs"]
 mod infer_message;
-#[path = "../fuzz/bodies/predictions.rs"]
+#[path = "../../fuzz/bodies/predictions.rs"]
 mod predictions;
-#[path = "../fuzz/bodies/safetensors.rs"]
+#[path = "../../fuzz/bodies/safetensors.rs"]
 mod safetensors;
-#[path = "../fuzz/bodies/tangles.rs"]
+#[path = "../../fuzz/bodies/tangles.rs"]
 mod tangles;
-#[path = "../fuzz/bodies/verify.rs"]
+#[path = "../../fuzz/bodies/verify.rs"]
 mod verify;
 
 use std::collections::BTreeMap;
