@@ -109,7 +109,7 @@ impl NetworkHosts {
     /// identifier of the command.
     pub fn command(&self, at: u8, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.namespace(at))).arg(&program);
+        command.arg(format!("--net=/run/netns/{}", self.namespace(at))).arg(program);
         command
     }
 

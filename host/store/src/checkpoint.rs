@@ -299,7 +299,8 @@ impl CheckpointStore {
         export::export(self, job, wanted).await
     }
 
-    /// Verifies every byte of every checkpoint of the job, newest first. Holds one part in memory at a time.
+    /// Verifies every byte of every checkpoint of the job, newest first, except those that are removed meanwhile. Holds
+    /// one part in memory at a time.
     ///
     /// # Errors
     /// Returns `BadJob`; `Store` if the listing fails. The errors of a checkpoint are in its

@@ -211,6 +211,10 @@ pub(super) async fn verify(
     let mut verified = Vec::new();
     for entry in list_entries(checkpoints, &folder).await? {
         let outcome = verify_one(checkpoints, &folder, job, &entry, &mut parts).await;
+        // A running job removes checkpoints meanwhile, the manifest before the parts.
+        if outcome.is_err() && !list_entries(checkpoints, &folder).await?.iter().any(|it| it.file == entry.file) {
+            continue;
+        }
         let outcome = outcome.map_err(|obstacle| obstacle.into_checkpoint_error(&entry).to_string());
         verified.push(CheckpointVerification {
             step: entry.step,

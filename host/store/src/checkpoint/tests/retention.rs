@@ -151,6 +151,32 @@ async fn verify_reads_every_byte_of_every_checkpoint() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_that_is_pruned_while_it_is_verified_is_not_damaged() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[1]).await;
+    let retention = Retention { keep_last: 1, keep_best: None, keep_steps: Vec::new() };
+    let writer = async {
+        for step in 2..200 {
+            checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();
+            checkpoints.prune(JOB, NEWEST_EPOCH, &retention).await.unwrap();
+        }
+    };
+    let mut intact = 0;
+    let reader = async {
+        loop {
+            for verified in checkpoints.verify(JOB).await.unwrap() {
+                verified.outcome.unwrap();
+                intact += 1;
+            }
+        }
+    };
+    tokio::select! {
+        () = writer => {}
+        () = reader => {}
+    }
+    assert!(intact > 0);
+}
+
+#[tokio::test]
 async fn removing_all_checkpoints_frees_every_byte() {
     let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     checkpoints.claim(JOB, 2).await.unwrap();
