@@ -21,7 +21,7 @@ CLUSTER_JOBS ?= 100
 DATABASE_KILLS ?= 20
 DATABASE_PAUSE_SECONDS ?= 30
 SEEDS ?= 10000
-ATTACKS ?=
+ATTACKS ?= $(filter-out main,$(basename $(notdir $(wildcard tests/tests/attacks/*.rs))))
 ONLY ?=
 DEVICE ?=
 THREADS ?=
@@ -144,7 +144,7 @@ cluster: build plugins ## CLUSTER_JOBS=100 trainings on servers in network names
 	SAGGAR_CLUSTER_JOBS=$(CLUSTER_JOBS) SAGGAR_CLUSTER_CUT_SECONDS=60 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
 	 cargo test --locked --workspace --test several_servers cluster:: -- --nocapture --test-threads 1
 	SAGGAR_OUTAGE_SECONDS=300 REQUIRE_ALL=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --test several_servers object_store_server::outage -- --nocapture
+	 cargo test --locked --workspace --test several_servers during_an_outage_of_the_bucket -- --nocapture
 	SAGGAR_EVENT_SECONDS=600 cargo test --locked --workspace --lib a_reader_of_events_misses_none -- --nocapture
 	SAGGAR_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --lib servers_with_faults_run_each_job_to_success_once_on_sqlite -- --nocapture
 
@@ -158,11 +158,13 @@ carry: ## pack the build's checks and benchmarks for a machine that has only a G
 	@.ci/setup build
 	@host/devices/benches/carry/pack
 
-attack: build plugins ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60 (ATTACKS="memory:: time::" selects them)
+attack: build plugins ## run the attack tests against the release binary, each sustained attack for ATTACK_SECONDS=60 (ATTACKS="memory time" names them)
 	@.ci/setup test
 	@for guest in $(GUESTS); do $(BUILT) build tests/guests/$$guest || exit 1; done
+	@# A filter that matches no test would pass.
+	$(foreach attack,$(ATTACKS),$(if $(wildcard tests/tests/attacks/$(attack).rs),,$(error ATTACKS: there is no tests/tests/attacks/$(attack).rs)))
 	ATTACK_SECONDS=$(ATTACK_SECONDS) REQUIRE_CGROUP=1 SAGGAR_BIN=$(CURDIR)/$(BUILT) \
-	 cargo test --locked --workspace --test attacks -- $(ATTACKS) --nocapture --test-threads 1
+	 cargo test --locked --workspace --test attacks -- $(addsuffix ::,$(ATTACKS)) --nocapture --test-threads 1
 
 soak: build plugins ## an hour of clients of every kind, swaps and trainings at once, and SWAPS=1000 reloads (SOAK_SECONDS=3600)
 	SOAK_SECONDS=$(SOAK_SECONDS) SWAPS=$(SWAPS) SAGGAR_BIN=$(CURDIR)/$(BUILT) \

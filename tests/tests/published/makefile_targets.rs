@@ -153,7 +153,7 @@ fn the_clean_target_removes_build_outputs() {
 
 #[test]
 fn the_attack_target_runs_the_named_attack() {
-    let printed = make_ok(&["attack", DEBUG, "ATTACKS=rights::", "ATTACK_SECONDS=1"], &[]);
+    let printed = make_ok(&["attack", DEBUG, "ATTACKS=rights", "ATTACK_SECONDS=1"], &[]);
     assert!(printed.contains("test result: ok") && !printed.contains(" 0 passed"), "{printed}");
 }
 
