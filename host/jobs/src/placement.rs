@@ -95,12 +95,13 @@ pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
     verdicts
 }
 
-/// Returns whether any job could start now: whether a pool of this host has free slots, or preemptible jobs.
+/// Returns whether any job could start now or preempt others: whether a pool of this host has free slots, or any pool has
+/// preemptible jobs. It does not depend on the waiting jobs.
 pub fn has_room(situation: &PlacementInput<'_>) -> bool {
     let ledger = SlotLedger::new(situation);
     let is_own = |pool: &str| !situation.layout.engine_pools.contains(pool);
     let has_free_slots = ledger.free.iter().any(|(pool, free)| is_own(pool) && *free > 0);
-    has_free_slots || ledger.evictable.iter().any(|(pool, _)| is_own(pool))
+    has_free_slots || !ledger.evictable.is_empty()
 }
 
 /// Returns the running jobs whose project or key has used up its device seconds; they are preempted.

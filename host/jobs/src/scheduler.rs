@@ -83,28 +83,32 @@ pub(crate) async fn run_scheduler(shared: Arc<SharedState>, mut shutdown: watch:
 
 /// Looks at the queue, and starts the attempts of jobs that can start.
 async fn place_waiting_jobs(shared: &Arc<SharedState>, supervisors: &mut JoinSet<()>) -> Result<(), JobError> {
-    let mut selection = QueueSelection::First;
-    let mut look = QueueSnapshot::read(shared, selection.clone()).await?;
-    gauges::set_pool_gauges(&shared.metrics.families, &look);
-    for id in placement::jobs_over_budget(&look.placement_input()) {
+    let running = QueueSnapshot::read(shared, QueueSelection::None).await?;
+    gauges::set_pool_gauges(&shared.metrics.families, &running);
+    for id in placement::jobs_over_budget(&running.placement_input()) {
         shared.request_requeue(&id, StateReason::new(OVER_BUDGET, "its GPU seconds are used up; saving its state"));
     }
-    let mut has_changes = look.decides_a_change();
-    if !has_changes && !look.state.unread_after.is_empty() && placement::has_room(&look.placement_input()) {
-        selection = QueueSelection::Groups;
-        look = QueueSnapshot::read(shared, selection.clone()).await?;
-        has_changes = look.decides_a_change();
-    }
-    if !has_changes {
+    // A host is full most of the time, and does not read the queue then.
+    if !placement::has_room(&running.placement_input()) {
         return Ok(());
     }
-    let claims = claim_jobs(shared, selection).await?;
-    if !claims.is_empty() && !look.state.unread_after.is_empty() {
-        // The jobs that were not read could start too.
-        shared.wake_scheduler();
-    }
-    for (claim, device) in claims {
-        supervisors.spawn(start_attempt(shared, claim, device));
+    for selection in [QueueSelection::First, QueueSelection::Groups] {
+        let look = QueueSnapshot::read(shared, selection.clone()).await?;
+        let is_partial = !look.state.unread_after.is_empty();
+        if look.decides_a_change() {
+            let claims = claim_jobs(shared, selection).await?;
+            if !claims.is_empty() && is_partial {
+                // The jobs that were not read could start too.
+                shared.wake_scheduler();
+            }
+            for (claim, device) in claims {
+                supervisors.spawn(start_attempt(shared, claim, device));
+            }
+            return Ok(());
+        }
+        if !is_partial {
+            return Ok(());
+        }
     }
     Ok(())
 }

@@ -137,8 +137,8 @@ impl SimulatedHost {
         let now_ms = unix_ms();
         let server = &self.identity;
         let (with_common_pools, with_other_servers, with_usage) = (false, false, false);
-        let selection = &QueueSelection::First;
-        let query = PlacementQuery { server, selection, with_common_pools, with_other_servers, with_usage, now_ms };
+        let query =
+            |selection| PlacementQuery { server, selection, with_common_pools, with_other_servers, with_usage, now_ms };
         let place = |state: &PlacementState| {
             let decisions = place_jobs(&placement_input(layout, state, server, now_ms));
             let start = |(job, decision): (&records::QueuedJob, PlacementDecision)| match decision {
@@ -148,15 +148,14 @@ impl SimulatedHost {
             let start = state.waiting.iter().zip(decisions).filter_map(start).collect();
             JobPlacements { start, preempt: Vec::new() }
         };
-        let state = figures.look.time(|| records.placement_state(&query).unwrap());
-        if place(&state).start.is_empty() {
-            // Every job is alike, so one of the first starts unless the host has no free slot.
-            assert!(
-                state.waiting.is_empty() || !has_room(&placement_input(layout, &state, server, now_ms)),
-                "a job can start"
-            );
+        let running = figures.look.time(|| records.placement_state(&query(&QueueSelection::None)).unwrap());
+        if !has_room(&placement_input(layout, &running, server, now_ms)) {
             return;
         }
+        let query = query(&QueueSelection::First);
+        let state = figures.look.time(|| records.placement_state(&query).unwrap());
+        // Every job is alike, so one of the first starts.
+        assert!(!place(&state).start.is_empty() || state.waiting.is_empty(), "a job can start");
         let claimed = figures.claim.time(|| records.claim_placed(&query, &place).unwrap());
         for placed in claimed {
             figures.claimed += 1;

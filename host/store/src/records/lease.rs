@@ -36,6 +36,8 @@ pub struct ServerIdentity {
 /// The waiting jobs that a placement reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueSelection {
+    /// None: only the running jobs are read, which say whether any could start.
+    None,
     /// The first jobs in scheduling order. Mostly one of them can start.
     First,
     /// The first jobs of each group: jobs with the same scheduling parameters, project, key and storage. Of those, the first

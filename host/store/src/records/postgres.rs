@@ -20,6 +20,7 @@ use crate::error::RecordError;
 use crate::limits::POSTGRES_RETRY_MS_MAX;
 
 mod connection;
+mod deferred_events;
 mod failure;
 mod inspection;
 mod pool;
@@ -114,6 +115,11 @@ impl PostgresRecords {
         let mut pooled = self.pool.take()?;
         let connection = pooled.get()?;
         let marker = connection.begin_write()?;
+        let body = |session: &dyn SqlSession| -> TransactionResult<T> {
+            let value = body(session)?;
+            session.record_deferred_events()?;
+            Ok(value)
+        };
         let value = match body(connection) {
             Ok(value) => value,
             Err(error) => {

@@ -3,6 +3,9 @@
 //! The queries are written once, in `queries`, for [`SqlSession`]. An engine implements [`RecordsEngine`] and gets
 //! `JobRecords` from them. SQL is written with parameters `?1`, `?2`; an engine with another notation translates it.
 
+use saggar_clock::UnixMillis;
+use serde::Serialize;
+
 use crate::error::RecordError;
 
 /// A database engine: runs transactions.
@@ -50,11 +53,27 @@ pub(super) trait SqlSession {
     /// whose writes are serial does nothing.
     fn lock(&self, lock: RecordLock<'_>) -> TransactionResult<()>;
 
+    /// Keeps an event until the end of the transaction, and returns whether it does so: its number is taken under a lock that
+    /// all writes need, so it is held for a short time. Otherwise the caller records it.
+    fn defer_event(&self, event: &NewEvent<'_>) -> bool;
+
+    /// Records the events that wait for the end of the transaction. Does nothing if no event waits.
+    fn record_deferred_events(&self) -> TransactionResult<()>;
+
     /// Returns the clock by which leases end. It continues during the transaction.
     fn lease_clock(&self) -> TransactionResult<LeaseClock>;
 
     /// Returns the dialect, for the queries that need a different text in each.
     fn dialect(&self) -> SqlDialect;
+}
+
+/// An event of a job that is to be recorded.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct NewEvent<'a> {
+    pub(super) job: &'a str,
+    pub(super) at_ms: UnixMillis,
+    pub(super) kind: &'a str,
+    pub(super) text: &'a str,
 }
 
 /// The clock of leases, in milliseconds since 1970-01-01 UTC.
@@ -79,12 +98,8 @@ pub(super) enum RecordLock<'a> {
     Claim,
     /// A new job, sweep, run or schedule: its number, its idempotency key, and the limit of how many there can be.
     Creation,
-    /// The records of the job with this name or identifier.
-    Job(&'a str),
     /// The records of the pipeline run with this identifier.
     PipelineRun(&'a str),
-    /// The next sequence number of an event: events become visible in the order of their numbers.
-    EventSequence,
 }
 
 impl dyn SqlSession + '_ {

@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params_from_it
 use saggar_clock::{Clock, SystemClock};
 
 use super::session::{
-    LeaseClock, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError,
+    LeaseClock, NewEvent, RecordLock, RecordsEngine, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionError,
     TransactionResult, column_error,
 };
 use crate::durable;
@@ -127,6 +127,15 @@ impl SqlSession for SqliteSession<'_> {
 
     fn lock(&self, _lock: RecordLock<'_>) -> TransactionResult<()> {
         // Immediate transactions are serial.
+        Ok(())
+    }
+
+    fn defer_event(&self, _event: &NewEvent<'_>) -> bool {
+        // Events become visible in the order of their numbers, because writes are serial.
+        false
+    }
+
+    fn record_deferred_events(&self) -> TransactionResult<()> {
         Ok(())
     }
 

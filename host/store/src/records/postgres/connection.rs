@@ -9,11 +9,14 @@ use futures::executor::block_on;
 use tokio::runtime::Handle;
 use tokio_postgres::{Client, Statement};
 
+use super::deferred_events::DeferredEvents;
 use super::settings::ConnectionSettings;
 use super::tls::TlsSetup;
 use super::{PostgresError, values};
-use crate::limits::{POSTGRES_IDLE_TRANSACTION_MS_MAX, RECORDS_BUSY_MS};
-use crate::records::session::{LeaseClock, RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult};
+use crate::limits::{EVENTS_OF_KIND_MAX, POSTGRES_IDLE_TRANSACTION_MS_MAX, RECORDS_BUSY_MS};
+use crate::records::session::{
+    LeaseClock, NewEvent, RecordLock, SqlDialect, SqlRow, SqlSession, SqlValue, TransactionResult, params,
+};
 
 /// The numbers of advisory locks. All are released at the end of a transaction, so that a pooler that gives a connection
 /// to another client after each transaction can stand in between.
@@ -33,6 +36,8 @@ pub(super) struct PostgresConnection {
     id: String,
     /// Number of writes that this connection began.
     writes: i64,
+    /// Events of the open transaction that are recorded at its end.
+    events: DeferredEvents,
 }
 
 /// A write of a connection, which its marker names after it is committed.
@@ -68,7 +73,13 @@ impl PostgresConnection {
             }
         });
         let client = receive.recv().map_err(|_| PostgresError::Internal("the runtime has ended"))??;
-        Ok(PostgresConnection { client, statements: RefCell::default(), id, writes: 0 })
+        Ok(PostgresConnection {
+            client,
+            statements: RefCell::default(),
+            id,
+            writes: 0,
+            events: DeferredEvents::default(),
+        })
     }
 
     /// Returns whether the connection is known to have ended.
@@ -89,6 +100,7 @@ impl PostgresConnection {
     /// Begins a transaction that writes. Its first statement is the write's marker, in the same message.
     pub(super) fn begin_write(&mut self) -> Result<WriteMarker, PostgresError> {
         self.writes += 1;
+        self.events.clear();
         let (id, write) = (&self.id, self.writes);
         self.run(&format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; {}; {PLANNER_SETTINGS}; \
@@ -160,17 +172,26 @@ impl SqlSession for PostgresConnection {
 
     fn lock(&self, lock: RecordLock<'_>) -> TransactionResult<()> {
         // Rows that refer to a locked row can be inserted meanwhile.
-        let job = "SELECT id FROM jobs WHERE id = ?1 OR name = ?1 FOR NO KEY UPDATE";
         let run = "SELECT id FROM pipeline_runs WHERE id = ?1 FOR NO KEY UPDATE";
         let number = |number| self.execute_statement("SELECT pg_advisory_xact_lock(?1)", &[SqlValue::Integer(number)]);
         match lock {
             RecordLock::Claim => number(advisory_locks::CLAIM),
             RecordLock::Creation => number(advisory_locks::CREATION),
-            RecordLock::Job(job_id) => self.execute_statement(job, &[SqlValue::Text(job_id)]),
             RecordLock::PipelineRun(id) => self.execute_statement(run, &[SqlValue::Text(id)]),
-            RecordLock::EventSequence => number(advisory_locks::EVENT_SEQUENCE),
         }?;
         Ok(())
+    }
+
+    fn defer_event(&self, event: &NewEvent<'_>) -> bool {
+        self.events.add(event);
+        true
+    }
+
+    fn record_deferred_events(&self) -> TransactionResult<()> {
+        let Some(events) = self.events.take() else { return Ok(()) };
+        let session: &dyn SqlSession = self;
+        let (max, lock) = (EVENTS_OF_KIND_MAX, advisory_locks::EVENT_SEQUENCE);
+        session.query_one("SELECT record_events(?1, ?2, ?3)", params![events, max, lock], |_| Ok(()))
     }
 
     fn lease_clock(&self) -> TransactionResult<LeaseClock> {

@@ -7,7 +7,7 @@ use crate::error::RecordError;
 use crate::records::session::{SqlSession, SqlValue, TransactionResult, params};
 
 /// The migrations of the schema, oldest first. Each upgrades a database from the previous version.
-pub(super) const SCHEMAS: [&str; 9] = [
+pub(super) const SCHEMAS: [&str; 10] = [
     include_str!("schema.sql"),
     include_str!("leases.sql"),
     include_str!("documents.sql"),
@@ -17,6 +17,7 @@ pub(super) const SCHEMAS: [&str; 9] = [
     include_str!("shared_rows.sql"),
     include_str!("attempt_hosts.sql"),
     include_str!("scheduling_order.sql"),
+    include_str!("record_events.sql"),
 ];
 
 /// Creates the schema or migrates it to the newest version. Servers that start at the same time wait for each other.

@@ -6,7 +6,7 @@ use super::clamp_limit;
 use super::row;
 use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_LISTED_MAX, EVENTS_OF_KIND_MAX};
 use crate::records::JobEvent;
-use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
+use crate::records::session::{NewEvent, SqlSession, TransactionResult, params};
 
 pub(in crate::records) fn record(
     tx: &dyn SqlSession,
@@ -16,7 +16,9 @@ pub(in crate::records) fn record(
     now_ms: UnixMillis,
 ) -> TransactionResult<()> {
     let text = &text[..text.floor_char_boundary(EVENT_TEXT_BYTES_MAX)];
-    tx.lock(RecordLock::EventSequence)?;
+    if tx.defer_event(&NewEvent { job: id, at_ms: now_ms, kind, text }) {
+        return Ok(());
+    }
     tx.execute("INSERT INTO events (job, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)", params![id, now_ms, kind, text])?;
     // Beyond the limit, the oldest events of a kind are removed, so that repeated events of one kind do not displace
     // others.
@@ -69,6 +71,7 @@ pub(super) fn list_of_kinds(tx: &dyn SqlSession, id: &str, kinds: &[&str]) -> Tr
 }
 
 pub(super) fn count(tx: &dyn SqlSession, id: &str, kind: &str) -> TransactionResult<u64> {
+    tx.record_deferred_events()?;
     tx.query_one("SELECT count(*) FROM events WHERE job = ?1 AND kind = ?2", params![id, kind], row::count_from_row)
 }
 

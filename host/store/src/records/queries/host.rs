@@ -107,10 +107,14 @@ fn host_from_row(row: &dyn SqlRow, now_ms: u64) -> TransactionResult<HostRecord>
     })
 }
 
-/// Returns whether a host may take jobs: it is not draining. One that is not registered may, because the records of one
-/// server have no hosts.
+/// Returns the condition that a host may take jobs: it is not draining. One that is not registered may, because the records of
+/// one server have no hosts.
+pub(super) fn takes_jobs_condition(id: &str) -> String {
+    format!("NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = {id} AND drain <> '')")
+}
+
+/// Returns whether a host may take jobs.
 pub(super) fn takes_jobs(tx: &dyn SqlSession, id: &str) -> TransactionResult<bool> {
-    let drain: Option<HostDrain> =
-        tx.query_optional("SELECT drain FROM workers WHERE id = ?1", params![id], |row| row.get(0))?;
-    Ok(drain.unwrap_or_default() == HostDrain::No)
+    let sql = format!("SELECT {}", takes_jobs_condition("?1"));
+    tx.query_one(&sql, params![id], |row| row.get(0))
 }

@@ -3,12 +3,12 @@
 use saggar_clock::UnixMillis;
 
 use super::row::{self, JOB_COLUMNS};
-use super::{clamp_limit, comma_list, event, queue, usage_totals};
+use super::{clamp_limit, comma_list, event, host, queue, usage_totals};
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX};
 use crate::records::lease::LEASE_MS;
-use crate::records::session::{RecordLock, SqlSession, TransactionResult, params};
+use crate::records::session::{RecordLock, SqlDialect, SqlSession, TransactionResult, params};
 use crate::records::{
     AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, PausePoint, ServerIdentity,
     StateReason, field_rules, id,
@@ -46,12 +46,15 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
         |row| row.get(0),
     )?;
     let id = id::new(now_ms);
-    tx.execute(
+    let sql = format!(
         "INSERT INTO jobs (id, name, project, number, task, spec, priority, state, created_ms, \
          steps_target, idempotency_key, queue, preemptible, device, slots_milli, experiment, owner, rights, pause, \
          storage, scheduling_group, labels, hosts) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
-         ?23)",
+         ?23) RETURNING {JOB_COLUMNS}"
+    );
+    let job = tx.query_one(
+        &sql,
         params![
             id,
             format!("{}-{number}", new.project),
@@ -77,21 +80,31 @@ pub(super) fn submit(tx: &dyn SqlSession, new: &NewJob, now_ms: UnixMillis) -> T
             row::labels_text(&new.demand.labels),
             new.demand.hosts,
         ],
+        row::job_from_row,
     )?;
     event::record(tx, &id, "SUBMITTED", "", now_ms)?;
-    get(tx, &id)
+    Ok(job)
 }
 
 pub(super) fn get(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<JobRecord> {
-    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?1 OR name = ?1");
-    let job = tx.query_optional(&sql, params![name_or_id], row::job_from_row)?;
-    Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
+    find(tx, name_or_id, "")
 }
 
 /// Returns the job, whose records no other transaction changes until this one ends.
 pub(super) fn get_locked(tx: &dyn SqlSession, name_or_id: &str) -> TransactionResult<JobRecord> {
-    tx.lock(RecordLock::Job(name_or_id))?;
-    get(tx, name_or_id)
+    // Writes of SQLite are serial. Rows that refer to the locked one can be inserted meanwhile.
+    let lock = match tx.dialect() {
+        SqlDialect::Postgres => "FOR NO KEY UPDATE",
+        SqlDialect::Sqlite => "",
+    };
+    find(tx, name_or_id, lock)
+}
+
+/// Returns the job with a name or identifier. `suffix` follows the query.
+fn find(tx: &dyn SqlSession, name_or_id: &str, suffix: &str) -> TransactionResult<JobRecord> {
+    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?1 OR name = ?1 {suffix}");
+    let job = tx.query_optional(&sql, params![name_or_id], row::job_from_row)?;
+    Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
 }
 
 pub(super) fn list(tx: &dyn SqlSession, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
@@ -161,11 +174,13 @@ pub(super) fn claim_queued(
     server: &ServerIdentity,
     now_ms: UnixMillis,
 ) -> TransactionResult<Option<ClaimedJob>> {
-    let until = lease_end_ms(tx)?;
+    let (lease_end, until) = lease_end(tx, "?6")?;
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
-         reason_code = '', reason_sentence = '', server = ?3, server_id = ?4, claim = ?5, lease_until = ?6, \
-         orders = '{{}}' WHERE id = ?1 AND state = 'QUEUED' AND NOT paused AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
+         reason_code = '', reason_sentence = '', server = ?3, server_id = ?4, claim = ?5, lease_until = {lease_end}, \
+         orders = '{{}}' WHERE id = ?1 AND state = 'QUEUED' AND NOT paused \
+         AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) AND {TAKES_JOBS} RETURNING {JOB_COLUMNS}",
+        TAKES_JOBS = host::takes_jobs_condition("?4"),
     );
     let claim = new_claim();
     let values = params![id, now_ms, server.name, server.id, claim, until];
@@ -190,9 +205,13 @@ pub(super) fn record_claim(
     event::record(tx, &job.id, "CLAIMED", &format!("attempt {} in pool {pool}{place}", lease.attempt), now_ms)
 }
 
-/// Returns when a lease ends that begins now.
-pub(super) fn lease_end_ms(tx: &dyn SqlSession) -> TransactionResult<u64> {
-    Ok(tx.lease_clock()?.now_ms.saturating_add(LEASE_MS))
+/// Returns an expression of when a lease ends that begins now, and the value of its parameter. PostgreSQL reads its clock in
+/// the statement, which saves a message.
+pub(super) fn lease_end(tx: &dyn SqlSession, parameter: &str) -> TransactionResult<(String, u64)> {
+    Ok(match tx.dialect() {
+        SqlDialect::Postgres => (format!("lease_clock_ms() + {parameter}"), LEASE_MS),
+        SqlDialect::Sqlite => (parameter.to_owned(), tx.lease_clock()?.now_ms.saturating_add(LEASE_MS)),
+    })
 }
 
 /// Returns a new token of a claim.
@@ -219,9 +238,9 @@ pub(super) fn take_over(tx: &dyn SqlSession, id: &str, now_ms: UnixMillis) -> Tr
         let (field, expected) = ("job", "must be active; claim a queued one");
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
-    let (claim, until) = (new_claim(), lease_end_ms(tx)?);
-    let sql = "UPDATE jobs SET epoch = epoch + 1, claim = ?2, lease_until = ?3 WHERE id = ?1";
-    tx.execute(sql, params![job.id, claim, until])?;
+    let (claim, (lease_end, until)) = (new_claim(), lease_end(tx, "?3")?);
+    let sql = format!("UPDATE jobs SET epoch = epoch + 1, claim = ?2, lease_until = {lease_end} WHERE id = ?1");
+    tx.execute(&sql, params![job.id, claim, until])?;
     event::record(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
     Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1, claim })
 }
@@ -384,13 +403,13 @@ pub(super) fn finish_unleased(
     reason: &StateReason,
     now_ms: UnixMillis,
 ) -> TransactionResult<JobRecord> {
-    tx.execute(
+    let sql = format!(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
-         WHERE id = ?1",
-        params![id, state, reason.code, reason.sentence, now_ms],
-    )?;
+         WHERE id = ?1 RETURNING {JOB_COLUMNS}"
+    );
+    let values = params![id, state, reason.code, reason.sentence, now_ms];
+    let job = tx.query_one(&sql, values, row::job_from_row)?;
     event::record(tx, id, state.name(), &reason.sentence, now_ms)?;
-    let job = get(tx, id)?;
     usage_totals::add_finished_job(tx, &job)?;
     Ok(job)
 }

@@ -73,9 +73,6 @@ fn claim_placed(
 ) -> TransactionResult<Vec<PlacedClaim>> {
     tx.lock(RecordLock::Claim)?;
     let &PlacementQuery { server, now_ms, .. } = query;
-    if !host::takes_jobs(tx, &server.id)? {
-        return Ok(Vec::new());
-    }
     let state = queue::placement_state(tx, query)?;
     let mut claimed = Vec::new();
     let placements = place(&state);
@@ -85,8 +82,10 @@ fn claim_placed(
             claimed.push(PlacedClaim { claim, pool: placed.pool });
         }
     }
-    for preemption in placements.preempt {
-        order_preemption(tx, server, preemption, now_ms)?;
+    if !placements.preempt.is_empty() && host::takes_jobs(tx, &server.id)? {
+        for preemption in placements.preempt {
+            order_preemption(tx, server, preemption, now_ms)?;
+        }
     }
     // The lock of events is taken after those of jobs.
     for PlacedClaim { claim, pool } in &claimed {
@@ -128,21 +127,20 @@ fn renew_all(tx: &dyn SqlSession, leases: &[JobLease]) -> TransactionResult<Vec<
 }
 
 fn renew(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<Option<LeaseRenewal>> {
-    let until = job::lease_end_ms(tx)?;
+    let (lease_end, until) = job::lease_end(tx, "?5")?;
     // The state is compared as an expression, so that no planner prefers an index of all active jobs to the primary key.
-    tx.query_optional(
-        "UPDATE jobs SET lease_until = ?5 WHERE id = ?1 AND attempts = ?2 AND epoch = ?3 AND claim = ?4 \
-         AND state || '' IN ('STARTING', 'RUNNING', 'STOPPING') RETURNING orders, stop_code, stop_sentence",
-        params![lease.job, lease.attempt, lease.epoch, lease.claim, until],
-        |row| {
-            let orders = row::orders_from_row(row, 0)?;
-            let stop = match row.get::<Option<String>>(1)? {
-                Some(code) => Some(StateReason { code, sentence: row.get(2)? }),
-                None => None,
-            };
-            Ok(LeaseRenewal::Renewed { orders, stop })
-        },
-    )
+    let sql = format!(
+        "UPDATE jobs SET lease_until = {lease_end} WHERE id = ?1 AND attempts = ?2 AND epoch = ?3 AND claim = ?4 \
+         AND state || '' IN ('STARTING', 'RUNNING', 'STOPPING') RETURNING orders, stop_code, stop_sentence"
+    );
+    tx.query_optional(&sql, params![lease.job, lease.attempt, lease.epoch, lease.claim, until], |row| {
+        let orders = row::orders_from_row(row, 0)?;
+        let stop = match row.get::<Option<String>>(1)? {
+            Some(code) => Some(StateReason { code, sentence: row.get(2)? }),
+            None => None,
+        };
+        Ok(LeaseRenewal::Renewed { orders, stop })
+    })
 }
 
 /// Returns the jobs whose lease is over, the one that ended first first. `suffix` follows the query.

@@ -50,6 +50,7 @@ fn register(tx: &dyn SqlSession, lease: &JobLease, publication: &PendingPublicat
 /// Renews a lease that is valid. The job stays locked until the transaction ends, so nobody takes it away meanwhile.
 fn check_and_renew(tx: &dyn SqlSession, lease: &JobLease) -> TransactionResult<()> {
     job::check_lease(tx, lease)?;
-    let until = job::lease_end_ms(tx)?;
-    tx.execute("UPDATE jobs SET lease_until = ?2 WHERE id = ?1", params![lease.job, until]).map(drop)
+    let (lease_end, until) = job::lease_end(tx, "?2")?;
+    let sql = format!("UPDATE jobs SET lease_until = {lease_end} WHERE id = ?1");
+    tx.execute(&sql, params![lease.job, until]).map(drop)
 }

@@ -137,6 +137,7 @@ pub(super) fn placement_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -
 fn waiting_state(tx: &dyn SqlSession, query: &PlacementQuery<'_>) -> TransactionResult<PlacementState> {
     let mut state = PlacementState::default();
     match query.selection {
+        QueueSelection::None => {}
         QueueSelection::Job(id) => state.waiting = queued_job(tx, id)?,
         QueueSelection::First => {
             state.waiting = first_jobs(tx, query.now_ms)?;

@@ -1,6 +1,6 @@
 //! What a placement reads of a queue.
 
-use super::leases::{query, server};
+use super::leases::{place_all, query, server};
 use super::*;
 use crate::limits::{QUEUE_FIRST_JOBS_READ, QUEUE_GROUP_JOBS_READ_MAX, QUEUE_GROUP_JOBS_READ_MIN, QUEUE_JOBS_READ};
 use crate::records::{PlacementQuery, PlacementState, QueueCount, QueueSelection};
@@ -53,11 +53,12 @@ pub(super) fn a_placement_reads_the_first_jobs_of_each_group(records: &dyn JobRe
 }
 
 pub(super) fn a_placement_reads_the_first_jobs_of_all(records: &dyn JobRecords) {
-    let first = |now_ms| {
+    let read = |selection, now_ms| {
         let server = server("a");
-        let query = PlacementQuery { selection: &QueueSelection::First, ..query(&server, now_ms) };
+        let query = PlacementQuery { selection: &selection, ..query(&server, now_ms) };
         records.placement_state(&query).unwrap()
     };
+    let first = |now_ms| read(QueueSelection::First, now_ms);
     assert!(first(1).waiting.is_empty());
     let delayed = submit(records, "delayed", 9);
     submit(records, "low", -1);
@@ -82,6 +83,12 @@ pub(super) fn a_placement_reads_the_first_jobs_of_all(records: &dyn JobRecords) 
     assert_eq!(names(&state), expected);
     let last = &state.waiting.last().unwrap().id;
     assert!(state.unread_after.len() == 1 && state.unread_after.contains(last));
+    let running = read(QueueSelection::None, 2);
+    assert!(running.waiting.is_empty() && running.unread_after.is_empty());
+    assert_eq!(running.running, state.running);
+    assert!(records.claim_placed(&query(&server("a"), 2), &place_all).unwrap().len() > 1);
+    let running = read(QueueSelection::None, 2).running;
+    assert!(running.len() > 1 && running == first(2).running, "a host reads its own jobs");
 }
 
 pub(super) fn a_placement_reads_few_jobs_of_each_of_many_groups(records: &dyn JobRecords) {
