@@ -87,7 +87,6 @@ fn claim_placed(
             order_preemption(tx, server, preemption, now_ms)?;
         }
     }
-    // The lock of events is taken after those of jobs.
     for PlacedClaim { claim, pool } in &claimed {
         job::record_claim(tx, claim, pool, now_ms)?;
     }
